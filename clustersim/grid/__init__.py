@@ -20,6 +20,7 @@
 | `planner_notes` | sentences on policies that differ in their planner alone |
 | `cell_notes` | sentences on cells that say little, as on those where hardly any job waits |
 | `compare_runs` | such comparisons for runs that are in memory |
+| `text_of` | a value of an axis as a grid file states it |
 | `is_grid` | whether a folder is that of a grid |
 | `write_run_pages` | the pages of single runs, to which the page of the grid links |
 | `write_tables` | write results and comparisons as CSV and Parquet |
@@ -42,6 +43,7 @@ import types
 from .call import plan_grid, run_grid
 from .campaign import Campaign, CellCounts
 from .comparisons import Comparison
+from .expand import text_of
 from .making import Progress
 from .notes import cell_notes, load_notes, planner_notes
 from .preflight import GridPlan, read_plan
@@ -70,6 +72,7 @@ __all__ = [
     "read_plan",
     "read_results",
     "run_grid",
+    "text_of",
     "what_if",
     "write_run_pages",
     "write_tables",

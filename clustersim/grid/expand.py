@@ -19,7 +19,7 @@ from traces.synthetic import Recipe
 
 from .gridfile import NUMERIC_METRICS, Document, GridFile, Place, suggestion
 
-__all__ = ["MAX_CELLS", "Axis", "Cell", "Grid", "expand"]
+__all__ = ["MAX_CELLS", "Axis", "Cell", "Grid", "expand", "text_of"]
 
 MAX_CELLS = 100_000
 RESERVED = ("cell", "seed", "status", *NUMERIC_METRICS)
@@ -29,6 +29,17 @@ _OF_WINDOW = ("warmup_s", "measure_s")
 _AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 
 Scalar = str | int | float | bool | None
+
+
+def text_of(value: Scalar) -> str:
+    """A value of an axis as a grid file states it; numbers are short where that changes none.
+
+    >>> [text_of(value) for value in (None, True, 300e9, 0.1 + 0.2, "fifo")]
+    ['null', 'true', '3e+11', '0.30000000000000004', 'fifo']
+    """
+    if isinstance(value, float):
+        return short if float(short := f"{value:g}") == value else repr(value)
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class Cell:
     def label(self) -> str:
         """The cell in words: `policy=fifo, trace.load=0.5, seed=0`."""
         return ", ".join(
-            f"{name}={shown(value)}" for name, value in (*self.axes.items(), ("seed", self.seed))
+            f"{name}={shown(text_of(value))}" for name, value in (*self.axes.items(), ("seed", self.seed))
         )
 
 

@@ -18,7 +18,7 @@ from itertime.errors import UserError
 from itertime.io import shown, write_text
 
 from .comparisons import CellFacts, Comparison, Number, Result, compare_cells
-from .expand import Scalar
+from .expand import Scalar, text_of
 from .gridfile import NUMERIC_METRICS, SHOWN_METRICS, Window
 from .page import GridDocument, page_of_run, render_grid
 from .store import FORMAT, Store, read_object
@@ -165,7 +165,7 @@ def write_run_pages(
         :page_limit
     ]
     for number, result in enumerate(page_results, start=1):
-        title = ", ".join(f"{name} {value}" for name, value in result.axes.items())
+        title = ", ".join(f"{name} {text_of(value)}" for name, value in result.axes.items())
         page = render_report([result.run()], title=f"{title}, seed {result.seed}")
         path = results.folder / page_of_run(result.cell)
         path.parent.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ from itertime.errors import UserError, quoted
 
 from .call import make_results, plan_grid
 from .campaign import CellCounts
-from .expand import Scalar
+from .expand import Scalar, text_of
 from .gridfile import Place
 from .making import Progress
 from .page import axis_number, difference_rows
@@ -66,7 +66,7 @@ class WhatIf(Results):
     def __repr__(self) -> str:
         values = {name: dict.fromkeys(result.axes[name] for result in self) for name in self.axes}
         axes_text = "; ".join(
-            f"{name}={', '.join(map(str, axis_values))}" for name, axis_values in values.items()
+            f"{name}={', '.join(map(text_of, axis_values))}" for name, axis_values in values.items()
         )
         return f"<WhatIf of {len(self)} runs: {axes_text}>"
 
@@ -86,7 +86,7 @@ class WhatIf(Results):
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows
         )
-        base = ", ".join(f"{name}={value}" for name, value in (self.baseline or {}).items())
+        base = ", ".join(f"{name}={text_of(value)}" for name, value in (self.baseline or {}).items())
         title = f"<p>Against {html.escape(base)}</p>"
         return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

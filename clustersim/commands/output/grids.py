@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.analysis import LEAST_PAIRS
-from clustersim.grid import Comparison, GridPlan, Results, Store, cell_notes, load_notes, planner_notes
+from clustersim.grid import (
+    Comparison,
+    GridPlan,
+    Results,
+    Store,
+    cell_notes,
+    load_notes,
+    planner_notes,
+    text_of,
+)
 from itertime.commandline import print_json
 
 from .terminal import WIDE, plain, print_table, say
@@ -77,7 +86,7 @@ def bound_notes(results: Results) -> list[str]:
     """How far the cells are from the best possible, by the values of the axes of the baseline."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
-        label = ", ".join(plain(str(result.axes[name])) for name in results.baseline or {})
+        label = ", ".join(plain(text_of(result.axes[name])) for name in results.baseline or {})
         groups.setdefault(label, []).append(result.metrics)
     sentences = []
     for name, metric_title in (("jct_over_bound", "Mean JCT"), ("makespan_over_bound", "Makespan")):
@@ -135,7 +144,7 @@ def print_differences(
     shown_comparisons = [c for c in comparisons if c.metric in defined or not defined]
     rows = [
         [
-            *(plain(str(comparison.axes[name])) for name in axes),
+            *(plain(text_of(comparison.axes[name])) for name in axes),
             *_differing(comparisons, comparison), *_cells(comparison),
         ]
         for comparison in shown_comparisons
@@ -227,7 +236,7 @@ def _interval(low: str, high: str) -> str:
 
 
 def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> list[str]:
-    baseline_text = ", ".join(f"{name}={plain(str(value))}" for name, value in baseline.items())
+    baseline_text = ", ".join(f"{name}={plain(text_of(value))}" for name, value in baseline.items())
     defined = [c.difference for c in comparisons if c.difference.pairs]
     pairs = sorted({difference.pairs for difference in defined}) or [0]
     many = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
@@ -261,7 +270,7 @@ def _notes(baseline: Mapping[str, Any], comparisons: Sequence[Comparison]) -> li
 def _common_jobs(comparisons: Sequence[Comparison]) -> list[str]:
     """That averages cover the jobs that both runs of a pair finished, if these are not all of either."""
     counts = {
-        ", ".join(plain(str(value)) for value in c.axes.values()): c.common_jobs
+        ", ".join(plain(text_of(value)) for value in c.axes.values()): c.common_jobs
         for c in comparisons
         if not c.is_whole and c.common_jobs is not None
     }

@@ -11,8 +11,10 @@ from itertime.commands.options import MEMORY_HEADROOM
 
 from .options import (
     Arrivals,
+    ClusterOfLoad,
     Cv,
     DeadlinesToDraw,
+    GpusOfLoad,
     Headroom,
     Load,
     LoadOf,
@@ -24,6 +26,7 @@ from .options import (
     RunPlanner,
     Seed,
     SizesName,
+    StatedSigma,
     SystemName,
 )
 from .output import offered, write
@@ -36,15 +39,8 @@ def generate(
     jobs: Annotated[int, typer.Option(min=1, help="Number of jobs.")] = 1000,
     preset: PresetName = None,
     load: Load = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=1, help="GPUs of the cluster that the load refers to; else 1,024.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="Cluster of the runs, as for `run`: the load refers to its GPUs, run times to the fastest."
-        ),
-    ] = None,
+    gpus: GpusOfLoad = None,
+    cluster: ClusterOfLoad = None,
     arrivals: Arrivals = None,
     cv: Cv = None,
     sizes: SizesName = None,
@@ -56,9 +52,7 @@ def generate(
     seed: Seed = 0,
     load_of: LoadOf = "trace",
     precisions: Precisions = "bf16",
-    stated_sigma: Annotated[
-        float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
-    ] = 0.0,
+    stated_sigma: StatedSigma = 0.0,
     gradient_noise: Noise = "none",
 ) -> None:
     """Generate a synthetic trace.
@@ -71,12 +65,8 @@ def generate(
     for name, value in {"--arrivals": arrivals, "--cv": cv, "--sizes": sizes}.items():
         if preset is not None and value is not None:
             raise UserError(f"{name} {value}: cannot be combined with --preset, which states it")
-    if cluster is not None:
-        if gpus is not None:
-            raise UserError(f"--gpus {gpus}: cannot be combined with --cluster, which states it")
-        gpus, system = _nodes_of(cluster, system)
+    gpus, system = _nodes_of(cluster, gpus, system)
     rules = rules or ("llm-mix" if preset is None else "none")
-    gpus = gpus or 1024
     recipe = Recipe(
         jobs=jobs,
         load=1.0 if load is None and preset is None else load,
@@ -105,9 +95,16 @@ def generate(
     say(f"recipe: {report_path}", err=True)
 
 
-def _nodes_of(cluster: str, system: str) -> tuple[int, str]:
-    """The GPUs of a cluster, and the system of the fastest of them. UserError if it cannot be used."""
+def _nodes_of(cluster: str | None, gpus: int | None, system: str) -> tuple[int, str]:
+    """The GPUs that a load refers to, and the system that run times do: those stated, or the GPUs of a
+    cluster and the system of its fastest nodes. UserError for both, and for a cluster that cannot be used.
+    """
     from clustersim.runs import RunConfig, recipe_values
+    from itertime.errors import UserError
 
+    if cluster is None:
+        return gpus or 1024, system
+    if gpus is not None:
+        raise UserError(f"--gpus {gpus}: cannot be combined with --cluster, which states it")
     values = recipe_values(RunConfig.make(policy="fifo", cluster=cluster, system=system))
     return values["gpus"], values.get("system", system)

@@ -9,9 +9,11 @@ import typer
 
 __all__ = [
     "Arrivals",
+    "ClusterOfLoad",
     "Columns",
     "Cv",
     "DeadlinesToDraw",
+    "GpusOfLoad",
     "Headroom",
     "Load",
     "LoadOf",
@@ -27,6 +29,7 @@ __all__ = [
     "Seed",
     "SizesName",
     "SpeedSource",
+    "StatedSigma",
     "SystemName",
     "TimeUnit",
     "TimeZone",
@@ -69,6 +72,15 @@ Cv = Annotated[
 Load = Annotated[
     float | None,
     typer.Option(help="GPU-seconds requested, over those of the cluster while jobs are submitted; else 1."),
+]
+GpusOfLoad = Annotated[
+    int | None, typer.Option(min=1, help="GPUs of the cluster that the load refers to; else 1,024.")
+]
+ClusterOfLoad = Annotated[
+    str | None,
+    typer.Option(
+        help="Cluster of the runs, as for `run`: the load refers to its GPUs, run times to the fastest."
+    ),
 ]
 LoadOf = Annotated[
     str, typer.Option(help="trace: it offers exactly the load; process: the load is the expected one.")
@@ -138,6 +150,9 @@ DeadlinesToDraw = Annotated[
         "--deadlines",
         help="rules, none, or LOW:HIGH[:SHARE]: a share of jobs, U(LOW, HIGH) run times after submission.",
     ),
+]
+StatedSigma = Annotated[
+    float, typer.Option(help="Users misstate iterations by a log-normal factor of this sigma, median 1.")
 ]
 Noise = Annotated[
     str,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from clustersim.grid.expand import text_of
 from clustersim.report.frame import Chart, plotly_text
 
-from .document import GridDocument, Scale, axis_number, text_of
+from .document import GridDocument, Scale, axis_number
 
 __all__ = ["charts_of"]
 

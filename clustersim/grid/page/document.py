@@ -9,12 +9,12 @@ from math import fsum, isfinite, sqrt
 from pathlib import Path
 
 from clustersim.grid.comparisons import Comparison, Result
-from clustersim.grid.expand import Scalar
+from clustersim.grid.expand import Scalar, text_of
 from clustersim.report.frame import looks_of
 from clustersim.report.headline import TITLES
 from clustersim.report.numbers import decimals, time_unit
 
-__all__ = ["RUN_PAGES", "GridDocument", "Mean", "Scale", "axis_number", "better", "page_of_run", "text_of"]
+__all__ = ["RUN_PAGES", "GridDocument", "Mean", "Scale", "axis_number", "better", "page_of_run"]
 
 RUN_PAGES = "runs"
 """The folder of the pages of single runs, in the folder of the grid."""
@@ -42,13 +42,6 @@ def axis_number(value: Scalar) -> float | None:
     except ValueError:
         return None
     return number if isfinite(number) else None
-
-
-def text_of(value: Scalar) -> str:
-    """A value of an axis as a page shows it."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def page_of_run(key: str) -> str:

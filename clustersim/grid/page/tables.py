@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from clustersim.grid.comparisons import Comparison
-from clustersim.grid.expand import Scalar
+from clustersim.grid.expand import Scalar, text_of
 from clustersim.report.numbers import difference
 
-from .document import GridDocument, Values, better, page_of_run, text_of
+from .document import GridDocument, Values, better, page_of_run
 
 __all__ = ["HeatMap", "best_rows", "cell_rows", "difference_rows", "effect_rows", "heat_maps"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import traceback
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -76,13 +77,15 @@ def find_policy(name: str) -> type[Scheduler]:
 
 
 def make_policy(policy: str | type[Scheduler], params: dict[str, Any]) -> Scheduler:
-    """An instance of a policy, named or given as a class, with the given parameters.
+    """An instance of a policy, named or given as a class, with the given parameters. None leaves one as if it
+    were not stated, unless None is one of its values.
 
     UnknownName for a parameter that the policy does not have, UserError for one that is missing or whose
     value the policy refuses, PolicyError if its constructor fails for a reason of its own.
     """
     cls = find_policy(policy) if isinstance(policy, str) else _checked(policy, repr(policy))
     name = policy if isinstance(policy, str) else cls.__name__
+    params = {param: value for param, value in params.items() if value is not None or _takes_none(cls, param)}
     _check_names(cls, name, params)
     try:
         return cls(**params)
@@ -108,6 +111,14 @@ def algorithm_of(policy: type[Scheduler]) -> str | None:
 
 _OF_A_PLANNER = {*vars(type("_Empty", (Scheduler,), {})), "__annotations__", "__firstlineno__", "planner"}
 """What a class has that differs from its base in the planner alone."""
+
+
+def _takes_none(cls: type[Scheduler], name: str) -> bool:
+    """Whether None may be a value of a parameter: not of one that names a type without it."""
+    parameter = inspect.signature(cls).parameters.get(name)
+    if parameter is None or parameter.annotation is parameter.empty or parameter.default is None:
+        return True
+    return re.search(r"\b(None|Optional|Any|object)\b", str(parameter.annotation)) is not None
 
 
 @lru_cache(maxsize=64)

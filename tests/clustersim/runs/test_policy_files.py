@@ -175,6 +175,8 @@ def test_policies_in_files(tmp_path: Path) -> None:
     policy = make_policy(f"{mine}:Mine", {"quantum_s": 5, "names": ["x"]})
     assert (policy.planner, vars(policy)) == ("megatron", {"quantum_s": 5, "names": ["x"]})
     assert isinstance(make_policy(f"{mine}:Plain", {}), Scheduler)
+    assert vars(make_policy(f"{mine}:Mine", {"names": None}))["names"] is None  # it states no type
+    assert vars(make_policy("elasticflow", {"guard_s": None})) == vars(make_policy("elasticflow", {}))
 
 
 @pytest.mark.parametrize(
