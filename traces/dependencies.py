@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["KINDS", "Dependency", "parse_dependencies"]
+__all__ = ["KINDS", "Dependency", "cycle_of", "parse_dependencies", "words_of_cycle"]
 
 KINDS = ("after", "afterok", "afterany", "afternotok", "singleton")
 """A job may start after others have started, ended well, ended in any way, ended otherwise than well; or when
@@ -43,6 +44,40 @@ def parse_dependencies(text: str) -> tuple[tuple[Dependency, ...], bool]:
     if sum(len(dependency.jobs) for dependency in dependencies) > _MOST_JOBS:
         raise ValueError(f"names more than {_MOST_JOBS:,} jobs; leave the job out")
     return tuple(dependencies), is_any
+
+
+def cycle_of(dependents: Iterable[tuple[str, str | None, str]]) -> tuple[str, ...]:
+    """Ids of jobs, or of arrays, each of which waits for the next, and the last for the first; empty if there
+    are none. `dependents`: job id, array and dependencies of each job that depends on others. Those of which
+    one is enough can be fulfilled in a cycle.
+    """
+    names_of: dict[str, dict[str, None]] = {}  # what the jobs of a name wait for
+    for job_id, array_id, depends in dependents:
+        dependencies, is_any = parse_dependencies(depends)
+        awaited = [] if is_any else [name for dependency in dependencies for name in dependency.jobs]
+        for name in (job_id, array_id):
+            if name is not None:
+                names_of.setdefault(name, {}).update(dict.fromkeys(awaited))
+    done: set[str] = set()
+    for start in names_of:
+        path: dict[str, Iterator[str]] = {} if start in done else {start: iter(names_of[start])}
+        while path:
+            name = next(reversed(path))
+            successor = next((n for n in path[name] if n in names_of and n not in done), None)
+            if successor is None:
+                done.add(name)
+                del path[name]
+            elif successor in path:
+                return tuple(path)[list(path).index(successor) :]
+            else:
+                path[successor] = iter(names_of[successor])
+    return ()
+
+
+def words_of_cycle(cycle: Sequence[str]) -> str:
+    """What is wrong with jobs that wait for each other, and how to fix it."""
+    names = [*cycle[:5], *(["..."] if len(cycle) > 5 else []), cycle[0]]
+    return f"closes a cycle of jobs that wait for each other: {' -> '.join(names)}; take one of them out"
 
 
 def _parsed(word: str) -> list[Dependency]:

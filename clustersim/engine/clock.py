@@ -12,6 +12,8 @@ from clustersim.gctuning import collect_less_often
 from traces.estimates import Predictor
 from traces.job import Job
 
+from .links import Links
+
 __all__ = ["Arrivals", "Clock", "Course", "Due"]
 
 
@@ -43,11 +45,11 @@ class Arrivals:
     """Jobs in order of submission (see `traces.submission_order`), each with its position in that order.
 
     `next`: the next job to be submitted, None after the last. `predictor`: of their run times, if these are
-    predicted.
+    predicted. `links`: the dependencies between them, which a feature keeps; None if there are none.
     """
 
-    def __init__(self, jobs: Iterable[Job], predictor: Predictor | None = None):
-        self.predictor = predictor
+    def __init__(self, jobs: Iterable[Job], predictor: Predictor | None = None, links: Links | None = None):
+        self.predictor, self.links = predictor, links
         self._jobs = iter(jobs)
         self.next = next(self._jobs, None)
         self._order = 0

@@ -115,6 +115,13 @@ class Enactment:
             world.policy.add_waiting(view)
             world.tell(Event("interrupted", view))
 
+    def end_run(self, active: ActiveJob) -> None:
+        """A run of a job, just settled, is over that was not its last: the job begins anew."""
+        assert active.placement is not None
+        self._facts.capacity.release(active.placement, active.demand)
+        run = active.end_run()
+        self.requeue(active, run.reason, run.pause_s)
+
     def _new_batches(self, batches: Mapping[JobView, int]) -> list[JobView]:
         """Let jobs train with these batches from now on. Returns the running jobs that change theirs, whose
         speed is still to be set.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from clustersim.jobs import ActiveJob
-from clustersim.records import ELIGIBLE, FAIL, FAILED, HOLD, UNFINISHED
+from clustersim.records import ELIGIBLE, FAIL, FAILED, HOLD, NOTE, UNFINISHED
 from clustersim.scheduler import Event
 
 from .clock import Due
@@ -59,6 +59,30 @@ class HeldJobs:
         active.settle_held(now)
         world.recorder.event(now, FAIL, active.job.job_id, detail=reason)
         world.depart(record_of(active, state=FAILED, reason=reason), active.order)
+
+    def cancel(self, active: ActiveJob, reason: str) -> bool:
+        """A job leaves the system if it waits, held or not. Returns whether it did."""
+        world, now = self._world, self._world.clock.now
+        view = world.views.get(active)
+        if active in world.held:
+            self.leave(active, reason)
+        elif active in world.submitted:
+            world.submitted.remove(active)
+            active.settle(now)
+            world.recorder.event(now, FAIL, active.job.job_id, detail=reason)
+            world.depart(record_of(active, state=FAILED, reason=reason), active.order)
+        elif view is not None and view in world.facts.waiting.jobs:
+            active.settle(now)
+            world.facts.waiting.remove(view)
+            world.leave(active, now, reason)
+        else:
+            return False
+        return True
+
+    def note(self, active: ActiveJob, text: str) -> None:
+        """Record something about a job."""
+        active.policy_note = text
+        self._world.recorder.event(self._world.clock.now, NOTE, active.job.job_id, detail=text)
 
     def _on_time(self, event: Due) -> None:
         active, generation = cast("tuple[ActiveJob, int]", event.value)

@@ -24,6 +24,7 @@ from .clock import Arrivals, Clock, Course, Due
 from .enactment import Enactment
 from .features import features_of
 from .job_records import record_of, rejected_record, unfinished
+from .links import links_of
 from .policy_calls import PolicyCalls
 from .setup import RunSetup
 from .wake_ups import DecisionRounds, WakeUps
@@ -86,9 +87,9 @@ class Simulation(Course):
         self.enactment = Enactment(world, speeds_of(setup), self._on_completion, setup.prices)
         self._wake_ups: WakeUps | None = None  # until the policy asks for the first one
         self.features = features_of(setup, world, self.enactment, context.first_node)
-        columns = [feature.column for feature in self.features if feature.column is not None]
+        columns = [column for feature in self.features for column in feature.columns]
         self._fields, self._no_fields = attrgetter(*columns), (None,) * len(columns)
-        self._receive_all = len(columns) < len(self.features)
+        self._receive_all = not all(feature.columns for feature in self.features)
         interval_s = setup.decision_interval_s
         self._rounds = DecisionRounds(world, interval_s) if interval_s else None
         # Bound once: they are called for every job or at every decision.
@@ -167,8 +168,9 @@ class Simulation(Course):
         # feature concerns every job, one comparison tells for most jobs that none concerns them.
         if self._receive_all or self._fields(job) != self._no_fields:
             for feature in self.features:
-                column = feature.column
-                if (column is None or getattr(job, column) is not None) and feature.receive(active):
+                columns = feature.columns
+                concerned = not columns or any(getattr(job, column) is not None for column in columns)
+                if concerned and feature.receive(active):
                     return
         world.submitted.append(active)
 
@@ -183,8 +185,11 @@ class Simulation(Course):
             world.decide_at_this_instant(now)
             return
         active.settle(now)
-        self.enactment.free_gpus(active)
-        world.leave(active, now, active.failure)
+        if active.eligibility is not None and active.eligibility.earlier_runs:
+            self.enactment.end_run(active)
+        else:
+            self.enactment.free_gpus(active)
+            world.leave(active, now, active.failure)
         world.decide_at_this_instant(now)
 
     # The decision: all events of the instant have been applied.
@@ -280,10 +285,11 @@ class Simulation(Course):
 
 def arrivals_of(jobs: Iterable[Job], setup: RunSetup) -> Arrivals:
     """The jobs of a run as they arrive, with the work that their users state, or with its predictor."""
+    links = links_of(jobs)
     if (estimates := setup.estimates) is None:
-        return Arrivals(jobs)
+        return Arrivals(jobs, links=links)
     jobs = (estimates.applied_to(job, setup.seed) for job in jobs)
-    return Arrivals(jobs, estimates.new_predictor())
+    return Arrivals(jobs, estimates.new_predictor(), links)
 
 
 def clock_for(arrivals: Arrivals) -> Clock:

@@ -13,6 +13,7 @@
 | `reservations_of`, `read_reservations` | reservations from entries; the entries of a file |
 | `read_calendar` | the entries of a calendar file, from which `Maintenance.of` is made |
 | `failure_of_job` | how a job fails, as logged or as drawn; None if it will finish |
+| `ended_badly` | whether a logged state is that of a job that failed or was cancelled |
 | `JobFailure` | the reason, and the share of the job's work that is done before |
 
 Why
@@ -20,7 +21,7 @@ Why
   between two policies is caused by the policies. The price: an idle node fails as often as a busy one.
 """
 
-from .failures import Failures, JobFailure, failure_of_job
+from .failures import Failures, JobFailure, ended_badly, failure_of_job
 from .maintenance import Closure, Maintenance, read_calendar
 from .outages import NodeChange, Notice, Outages
 from .reservations import Reservation, read_reservations, reservations_of
@@ -36,6 +37,7 @@ __all__ = [
     "Outages",
     "Reservation",
     "Spot",
+    "ended_badly",
     "failure_of_job",
     "read_calendar",
     "read_reservations",

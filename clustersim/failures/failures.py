@@ -22,7 +22,17 @@ import numpy as np
 from itertime.errors import UnknownName, UserError, quoted
 from traces.job import Job
 
-__all__ = ["KINDS", "PRESETS", "Failures", "Fault", "JobFailure", "Machine", "failure_of_job", "lemons"]
+__all__ = [
+    "KINDS",
+    "PRESETS",
+    "Failures",
+    "Fault",
+    "JobFailure",
+    "Machine",
+    "ended_badly",
+    "failure_of_job",
+    "lemons",
+]
 
 HOUR_S = 3600.0
 _MOST = 1e12
@@ -240,6 +250,12 @@ def _stream(seed: int, purpose: str, number: int = 0) -> np.random.Generator:
 
 _FAILED = ("fail", "failed", "failure", "error", "oom", "node_fail", "timeout", "out_of_memory", "boot_fail")
 _CANCELLED = ("cancel", "canceled", "cancelled", "kill", "killed", "stop", "stopped", "aborted", "revoked")
+
+
+def ended_badly(state: str | None) -> bool:
+    """Whether the logged state of a job says that it failed or was cancelled; not if it states none."""
+    words = (state or "").lower().split()
+    return bool(words) and words[0] in (*_FAILED, *_CANCELLED)
 
 
 class JobFailure(NamedTuple):

@@ -7,7 +7,8 @@
 | `Checkpoints` | a part of a job: how it saves, what it loses in failures, and its loads |
 | `Loads` | protocol: the loads of checkpoints from a storage that jobs share |
 | `Phases` | a part of a job: its phases, in which it trains with other batches |
-| `Eligibility` | a part of a job: when it was held, and what it lost when it began anew |
+| `Eligibility` | a part of a job: when it was held, what it lost in runs ahead of its last one |
+| `EarlierRun` | one of these runs |
 
 Why
 - Progress is a straight line between two changes of speed. It is integrated when the line ends, or looked
@@ -20,7 +21,7 @@ Why
 
 from .active import LEAST_LEFT, ActiveJob
 from .checkpoints import Checkpoints, Loads
-from .eligibility import Eligibility
+from .eligibility import EarlierRun, Eligibility
 from .phases import Phases
 
-__all__ = ["LEAST_LEFT", "ActiveJob", "Checkpoints", "Eligibility", "Loads", "Phases"]
+__all__ = ["LEAST_LEFT", "ActiveJob", "Checkpoints", "EarlierRun", "Eligibility", "Loads", "Phases"]

@@ -20,7 +20,7 @@ from clustersim.speed import Curve, Offer
 from traces.job import Job
 
 from .checkpoints import Checkpoints
-from .eligibility import Eligibility
+from .eligibility import EarlierRun, Eligibility
 from .phases import Phases
 
 __all__ = ["LEAST_LEFT", "ActiveJob"]
@@ -327,7 +327,9 @@ class ActiveJob:
 
     @property
     def isolated_s(self) -> float:
-        """Seconds of work on the requested GPUs."""
+        """Seconds of work on the requested GPUs, in the last of its runs."""
+        if self.eligibility is not None and self.eligibility.earlier_runs:
+            return self.eligibility.last_work * self.curve.unit_s[self.requested]
         if self.phases is not None:
             return self.work * self.phases.in_all.work_s(self.requested)
         return self.work * self.curve.unit_s[self.requested]
@@ -417,6 +419,46 @@ class ActiveJob:
         self.work_left = self.saved_left = self.work
         self.save_due = 0.0
         return lost_s
+
+    def add_work(self, units: float) -> None:
+        """The job, which has not begun to work and has no phases, has so much more to do."""
+        self._begin_with(self.work + units)
+
+    def run_first(self, runs: list[EarlierRun]) -> None:
+        """The job, which has not begun to work, begins anew after each of these runs; its own is the last."""
+        if self.eligibility is None:
+            self.eligibility = Eligibility(self.job.submit_s)
+        eligibility = self.eligibility
+        eligibility.earlier_runs, eligibility.last_work = runs, self.work
+        eligibility.failure, eligibility.left_at_end = self.failure, self.left_at_end
+        self.failure, self.left_at_end, self.left_at_stop = "", 0.0, 0.0
+        self._begin_with(runs[0].run_s)
+
+    def end_run(self) -> EarlierRun:
+        """The present run, which is not the last, is over. Returns it; the job is then to begin anew."""
+        eligibility = self.eligibility
+        assert eligibility is not None
+        run = eligibility.earlier_runs.pop(0)
+        if eligibility.earlier_runs:
+            self.work = eligibility.earlier_runs[0].run_s
+        else:
+            self.work = eligibility.last_work
+            self.failure, self.left_at_end = eligibility.failure, eligibility.left_at_end
+            self.left_at_stop = self.left_at_end
+        if self.predicted:
+            self.misstated = self.predicted - self.work
+        return run
+
+    def _begin_with(self, work: float) -> None:
+        self.work = self.work_left = self.saved_left = work
+        if self.predicted:
+            self.misstated = self.predicted - work
+
+    def work_at(self, run_s: float) -> float:
+        """Units of work done after `run_s` seconds of work on the requested GPUs, at most all of them."""
+        if self.phases is None:
+            return min(self.work, run_s / self.curve.unit_s[self.requested])
+        return self.phases.work_at(self.requested, run_s)
 
     def divide_into(self, phases: Phases) -> None:
         """The job, which has not begun to work, has phases."""

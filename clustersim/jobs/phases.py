@@ -86,6 +86,17 @@ class Phases:
             phase += 1
         return phase
 
+    def work_at(self, gpus: int, run_s: float) -> float:
+        """Units of work done after `run_s` seconds of work on `gpus` GPUs, at most all of them."""
+        begin = self._work
+        for phase, end in zip(self.in_all.phases, self.left_after, strict=True):
+            unit_s = phase.curve.unit_s[gpus]
+            if run_s < (begin - end) * unit_s:
+                return self._work - begin + run_s / unit_s
+            run_s -= (begin - end) * unit_s
+            begin = end
+        return self._work
+
     def seconds_left(self, gpus: int, work_left: float) -> float | None:
         """Seconds for the last `work_left` units of work on `gpus` GPUs, through all phases that they belong
         to, the present one or not; None if the job cannot run there.

@@ -14,6 +14,7 @@ from clustersim.speed import node_changes, read_throughput_table
 from itertime.errors import TableError, UserError
 from itertime.io import sha256, shown
 from itertime.spec import Models, load_system, profile_of
+from traces.dependencies import cycle_of, words_of_cycle
 from traces.job import Job, submission_order
 from traces.native import (
     COLUMNS,
@@ -113,6 +114,9 @@ class Trace:
                 raise TableError(f"job_id={shown(job.job_id)}: appears twice; ids must be unique")
             jobs_by_id[job.job_id] = _checked(job)
             names_models = names_models or job.model is not None
+        dependents = [(job.job_id, job.array_id, job.depends) for job in jobs if job.depends is not None]
+        if cycle := cycle_of(dependents):
+            raise TableError(f"job_id={shown(cycle[0])}: depends: {words_of_cycle(cycle)}")
         models = Models(search=model_path) if names_models else None
         return cls(tuple(submission_order(jobs_by_id.values())), models=models)
 

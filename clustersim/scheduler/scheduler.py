@@ -45,6 +45,8 @@ class Scheduler:
     """Whether a job may lose GPUs none of which another job gets. True: the policy means it. False: the job
     keeps them, whatever the proposal says. None: the proposal holds, and `policies check` reports such jobs.
     """
+    replays_preemptions: bool = True
+    """Whether logged runs that a preemption ended are repeated. False: the policy preempts by itself."""
     estimates: Mapping[str, Any] | None = None
     """The setting `estimates` of runs that state none: how the policy wants run times to be predicted."""
 

@@ -22,6 +22,7 @@ from itertime.io import (
     without_guard,
 )
 from itertime.spec import Models
+from traces.dependencies import cycle_of, words_of_cycle
 from traces.job import Job
 
 from .misfits import misfit
@@ -58,9 +59,15 @@ def read_rows(
     with open_table(path, pipes=True) as table:
         _check_header(table)
         problems, hashes = _Problems(table.path), array("q")
+        dependents: list[tuple[int, str, str | None, str]] = []
         for line, job in _jobs(table, problems, _Models(known_models, models)):
             hashes.append(hash(job.job_id))
             add(line, job)
+            if job.depends is not None:
+                dependents.append((line, job.job_id, job.array_id, job.depends))
+        if cycle := cycle_of(dependent[1:] for dependent in dependents):
+            line, _, _, depends = next(d for d in dependents if cycle[0] in d[1:3])
+            problems.add_late(line, "depends", depends, words_of_cycle(cycle))
         for line, job_id, first_line in _repeats(hashes, ids):
             text = f"is also the id of line {first_line}; ids must be unique"
             problems.add_late(line, "job_id", job_id, text)

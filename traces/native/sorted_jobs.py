@@ -30,11 +30,13 @@ class StoredJobs:
     Jobs are added in any order, each with its line. An external merge sort (Knuth, The Art of Computer
     Programming, vol. 3, section 5.4) sorts them in runs and merges the runs while reading. The rows lie in an
     unnamed temporary file that disappears with the process. A trace whose rows are already in order of
-    submission is one run. `sha256` is the hash of the file that the jobs came from.
+    submission is one run. `sha256` is the hash of the file that the jobs came from. `has_dependencies`:
+    whether any job waits for another.
     """
 
     def __init__(self) -> None:
         self.sha256 = ""
+        self.has_dependencies = False
         self._blocks = _Blocks()
         self._runs: list[list[int]] = []
         self._waiting: list[_Row] = []
@@ -44,6 +46,8 @@ class StoredJobs:
     def add(self, line: int, job: Job) -> None:
         """Add the job of a line. Raises UserError if the temporary file cannot be written."""
         self._length += 1
+        if job.depends is not None:
+            self.has_dependencies = True
         self._waiting.append((*_values_of(job), line))
         if len(self._waiting) >= RUN_JOBS:
             self._flush()

@@ -14,6 +14,7 @@
 | instances of services, ahead of all other jobs | `services` |
 | failures, maintenance, reclaims, reservations, periodic checkpoints | `disruptions` |
 | predicted run times | `predictions` |
+| jobs that are held, cancelled, stopped or run more than once, as their trace says | `eligibility` |
 
 `node_events`, `closures` and `checkpoint_loading` do the work of `disruptions`.
 

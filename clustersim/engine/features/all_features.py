@@ -7,6 +7,7 @@ from clustersim.engine.setup import RunSetup
 from clustersim.engine.world import World
 
 from .disruptions import Disruptions
+from .eligibility import StatedRuns
 from .feature import Feature
 from .host_demands import HostDemands
 from .phases import PhasedJobs
@@ -30,4 +31,6 @@ def features_of(
         features.append(Disruptions(world, enactment, setup, first_node))
     if world.arrivals.predictor is not None:
         features.append(Predictions(world, world.arrivals.predictor))
+    links, replays = world.arrivals.links, setup.scheduler.replays_preemptions
+    features.append(StatedRuns(world, enactment, links, replays))
     return tuple(features)

@@ -25,7 +25,7 @@ __all__ = ["Disruptions"]
 class Disruptions:
     """Node outages, job failures, checkpoints and their loads in one run."""
 
-    column = None
+    columns = ()
 
     def __init__(self, world: World, enactment: Enactment, setup: RunSetup, first: int | None):
         """`first`: None outside a fleet; in a fleet, which applies the outages, the number of node 0."""

@@ -20,8 +20,8 @@ class Feature(Protocol):
     """
 
     @property
-    def column(self) -> str | None:
-        """The field of `Job` that asks for the feature; None: it concerns every job."""
+    def columns(self) -> tuple[str, ...]:
+        """The fields of `Job` that ask for the feature; none: it concerns every job."""
 
     def receive(self, active: ActiveJob) -> bool:
         """Give a job that was just submitted what the feature adds to it. True if the feature runs the job

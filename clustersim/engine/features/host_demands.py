@@ -11,7 +11,7 @@ __all__ = ["HostDemands"]
 class HostDemands:
     """Notes the cores and the memory that jobs need, on a cluster that limits them. Drafts do the rest."""
 
-    column = None
+    columns = ()
 
     def __init__(self, world: World):
         self._facts = world.facts

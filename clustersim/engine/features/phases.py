@@ -10,7 +10,7 @@ __all__ = ["PhasedJobs"]
 class PhasedJobs:
     """Gives jobs their phases. That a phase ends is a stop of the job, like its own end."""
 
-    column = "phases"
+    columns = ("phases",)
 
     def receive(self, active: ActiveJob) -> bool:
         active.divide_into(Phases(active.curve, active.offers, active.work))

@@ -12,7 +12,7 @@ __all__ = ["Predictions"]
 class Predictions:
     """Predicts the run time of each job that arrives, and learns from each that finishes."""
 
-    column = None
+    columns = ()
 
     def __init__(self, world: World, predictor: Predictor):
         self._world, self._predictor = world, predictor

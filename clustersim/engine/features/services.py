@@ -32,7 +32,7 @@ class Services:
     `Enactment`.
     """
 
-    column: ClassVar[str] = "service"
+    columns: ClassVar[tuple[str, ...]] = ("service",)
 
     _world: World
     _enactment: Enactment
