@@ -17,6 +17,7 @@ from clustersim.commands import (
     predict_start,
     serve,
     simulate,
+    site,
     trace,
     what_if,
 )
@@ -55,6 +56,7 @@ for panel, commands in _PANELS.items():
         app.command(name, rich_help_panel=panel, epilog=epilog_of(name))(command)
 trace.app.command("calendar")(calendar.calendar)
 app.add_typer(trace.app, name="trace", rich_help_panel="Traces and policies")
+app.add_typer(site.app, name="site", rich_help_panel="Compare with a real cluster")
 app.add_typer(policies.app, name="policies", rich_help_panel="Traces and policies")
 
 

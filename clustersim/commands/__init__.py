@@ -13,6 +13,7 @@
 | `policies` | `policies`, `policies show`, `policies check`, `policies new` |
 | `backtest` | `backtest` |
 | `predict_start` | `predict-start` |
+| `site` | `site slurm` |
 | `bound` | `bound` |
 | `serve` | `serve` |
 | `help` | what commands have in common: options, examples, completion |
@@ -35,6 +36,7 @@ __all__ = [
     "predict_start",
     "serve",
     "simulate",
+    "site",
     "trace",
     "what_if",
 ]

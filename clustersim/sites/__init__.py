@@ -10,7 +10,9 @@
 | `node_numbers` | the number in the cluster of each node, by name |
 | `closed_numbers` | the numbers of nodes that are down |
 | `gpu_type_of` | the name of a node's GPUs in the cluster |
+| `summary_of` | what a site is, in sentences |
 | `LIMITS` | the limits of associations and QOS, and what each counts |
+| `exports` | a sub-package: sites from what Slurm's commands print |
 | `hosts_of`, `hostlist_of` | the names in a list of hosts, as `n[01-16]`, and such a list |
 
 Why
@@ -24,6 +26,7 @@ from .hostlists import hostlist_of, hosts_of
 from .limits import LIMITS
 from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
 from .slurm import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
+from .summary import summary_of
 
 __all__ = [
     "LIMITS",
@@ -43,5 +46,6 @@ __all__ = [
     "load_site",
     "node_numbers",
     "site_of",
+    "summary_of",
     "write_site",
 ]

@@ -28,8 +28,7 @@ _CLOCK = re.compile(r"(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", re.ASCII)
 _NUMBER_WITH_UNIT = re.compile(r"(\d{1,12}(?:\.\d+)?)\s*(sec|secs|seconds|min|mins|minutes|hours|days)?")
 _SECONDS = {"sec": 1.0, "min": 60.0, "hou": 3600.0, "day": 86400.0}
 _MEMORY = re.compile(r"(\d{1,18}(?:\.\d+)?)\s*([KMGTP]?)B?", re.ASCII | re.IGNORECASE)
-_MIB_GB = 2**20 / 1e9
-_BINARY_GB = {"K": 2**10 / 1e9, "M": _MIB_GB, "G": 2**30 / 1e9, "T": 2**40 / 1e9, "P": 2**50 / 1e9}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _COUNT = re.compile(r"(-?\d{1,18}(?:\.\d+)?)([KMGTP]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
@@ -77,7 +76,7 @@ def memory_gb_of(text: str) -> float:
     match = _MEMORY.fullmatch(text.strip())
     if not match:
         raise ValueError("is no amount of memory; write 16000M or 512G")
-    return float(match[1]) * _BINARY_GB[match[2].upper() or "M"]
+    return float(match[1]) * _BINARY[match[2].upper() or "M"] / 1e9
 
 
 def tres_of(text: str, unit: float = 1.0) -> dict[str, float]:
@@ -106,7 +105,7 @@ def weights_of(text: str) -> dict[str, float]:
         match = _COUNT.fullmatch(value)
         if not match:
             raise ValueError(f"{name}={value} is no weight; write cpu=1.0,mem=0.25G,gres/gpu=2.0")
-        unit_gb = _BINARY_GB[match[2].upper() or "M"]
+        unit_gb = _BINARY[match[2].upper() or "M"] / 1e9
         weights[name] = float(match[1]) / unit_gb if name == "mem" else float(match[1])
     return weights
 
@@ -135,9 +134,9 @@ def tres_text(amounts: Mapping[str, float], unit: float = 1.0) -> str | None:
     """Amounts as Slurm writes them, divided by `unit`; None where that would not give back the amounts."""
     words = []
     for name, amount in amounts.items():
-        count = amount / unit / (_MIB_GB if name == "mem" else 1.0)
+        count = amount / unit / (_BINARY["M"] / 1e9 if name == "mem" else 1.0)
         if count != round(count) or count > 1e15:
             count = round(count, 6)
-        words.append(f"{name}={count:g}M" if name == "mem" else f"{name}={count:.15g}")
+        words.append(f"{name}={count:.15g}M" if name == "mem" else f"{name}={count:.15g}")
     text = ",".join(words)
     return text if text and tres_of(text, unit) == amounts else None
