@@ -27,7 +27,7 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_chart_is_drawn_and_the_page_fits(opened: Any, width: int) -> None:
+def test_every_chart_is_drawn_the_page_fits_and_its_list_reaches_sections(opened: Any, width: int) -> None:
     page = opened(width=width, dark=width == 390)
     charts = page.locator(".chart")
     assert charts.count() == 11
@@ -37,10 +37,6 @@ def test_every_chart_is_drawn_and_the_page_fits(opened: Any, width: int) -> None
     assert page.locator("#chart-jobs .scatterlayer .point").count() == 60
     assert page.locator("#chart-wait .scatterlayer .trace").count() == 2
     assert page.evaluate("document.documentElement.scrollWidth") == width
-
-
-def test_sections_are_reached_from_the_list(opened: Any) -> None:
-    page = opened()
     for link in page.locator("nav.sections a").all():
         link.click()
         assert page.locator(link.get_attribute("href") or "").is_visible()

@@ -26,7 +26,8 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [1280, 400])
 def test_every_chart_is_drawn_and_the_page_fits(opened: Any, width: int) -> None:
-    page = opened(width=width, touch=width < 500)
+    page = opened(width=width, touch=width < 500, dark=width < 500)
+    assert not low_contrasts(page)
     charts = page.locator(".chart")
     assert charts.count() >= 10  # effects and lines of four metrics or more
     for i in range(charts.count()):
@@ -35,22 +36,7 @@ def test_every_chart_is_drawn_and_the_page_fits(opened: Any, width: int) -> None
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_runs_have_pages(opened: Any) -> None:
-    page = opened()
-    assert page.locator("#runs tbody tr").count() == 8
-    links = page.locator("#runs a")
-    assert links.count() == 2
-    links.first.click()
-    page.wait_for_selector("html[data-ready=all]", state="attached")
-    assert "nodes 2" in page.locator("h1").inner_text()
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_stands_out_from_its_ground(opened: Any, dark: bool) -> None:
-    assert not low_contrasts(opened(dark=dark))
-
-
-def test_a_policy_has_one_colour(opened: Any) -> None:
+def test_a_policy_has_one_colour_and_runs_have_pages(opened: Any) -> None:
     page = opened()
     colours: dict[str, set[str]] = {}
     script = "one => getComputedStyle(one.previousElementSibling).backgroundColor"
@@ -59,3 +45,9 @@ def test_a_policy_has_one_colour(opened: Any) -> None:
     assert set(colours) == {"fifo", "srtf"}
     assert all(len(found) == 1 for found in colours.values())
     assert colours["fifo"] != colours["srtf"]
+    assert page.locator("#runs tbody tr").count() == 8
+    links = page.locator("#runs a")
+    assert links.count() == 2
+    links.first.click()
+    page.wait_for_selector("html[data-ready=all]", state="attached")
+    assert "nodes 2" in page.locator("h1").inner_text()

@@ -85,8 +85,13 @@ def shows(page: Page, run: str) -> None:
     wait(page, lambda: number(page, "Events") != "0", "no event")
 
 
-def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[..., Page]) -> None:
+def test_a_comparison_is_refused_started_and_watched_through_a_reload(entered: Callable[..., Page]) -> None:
     page = entered()
+    page.fill("[name=name]", "both")
+    page.get_by_role("button", name="Start", exact=True).click()
+    refused = page.locator("#refused", has_text="exists already")
+    refused.wait_for()
+    assert "both" in refused.inner_text()
     page.fill("[name=name]", "fresh")
     page.fill("[name=jobs]", "4000")
     page.fill("[name=cluster]", "n32g8")
@@ -109,7 +114,7 @@ def test_a_comparison_is_started_and_watched_through_a_reload(entered: Callable[
     assert (number(page, "Running"), number(page, "Waiting")) == ("0", "0")
 
 
-def test_time_is_stepped_through_from_the_keyboard(entered: Callable[..., Page]) -> None:
+def test_time_is_stepped_through_and_a_job_tells_its_story(entered: Callable[..., Page]) -> None:
     page = entered()
     page.locator("#runs").get_by_role("button", name="both/fifo").click()
     shows(page, "both/fifo")
@@ -130,13 +135,7 @@ def test_time_is_stepped_through_from_the_keyboard(entered: Callable[..., Page])
     until(page, "document.getElementById('play').textContent === 'Play'")
     assert number(page, "Finished") == "41"
     page.locator("#live").click()
-
-
-def test_a_job_tells_its_story(entered: Callable[..., Page]) -> None:
-    """A hostile name is text."""
-    page = entered()
-    page.locator("#runs").get_by_role("button", name="both/fifo").click()
-    until(page, "document.documentElement.dataset.frames > 0")
+    # A hostile name is text.
     page.locator("#slider").fill("100")
     page.locator("#waiting, #running").get_by_role("button", name=EVIL).first.click()
     page.locator("#story").wait_for()
@@ -163,12 +162,3 @@ def test_the_page_fits_a_phone_and_stands_out(entered: Callable[..., Page], dark
     page.locator("#running, #latest").get_by_role("button").first.click()
     page.locator("#story").wait_for()
     assert low_contrasts(page) == {}
-
-
-def test_a_refused_setting_is_explained(entered: Callable[..., Page]) -> None:
-    page = entered()
-    page.fill("[name=name]", "both")
-    page.get_by_role("button", name="Start", exact=True).click()
-    refused = page.locator("#refused", has_text="exists already")
-    refused.wait_for()
-    assert "both" in refused.inner_text()

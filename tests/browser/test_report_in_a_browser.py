@@ -34,7 +34,7 @@ def count(page: Page) -> str:
     return page.locator("#jobs-count").inner_text()
 
 
-def test_charts_are_drawn_and_heads_of_tables_explain_themselves(opened: Any) -> None:
+def test_charts_are_drawn_heads_of_tables_explain_themselves_and_labels_stand_out(opened: Any) -> None:
     page = opened()
     for chart in ("chart-jct", "chart-pairs", "chart-time", "chart-gpus", "chart-queue", "chart-slowdown"):
         page.locator(f"#{chart}").scroll_into_view_if_needed()
@@ -43,11 +43,7 @@ def test_charts_are_drawn_and_heads_of_tables_explain_themselves(opened: Any) ->
     terms = page.locator("#results abbr").evaluate_all("all => all.map(one => [one.textContent, one.title])")
     assert ["Makespan", "Time from the first submission to the last finish"] in terms
     assert len(terms) >= 8
-
-
-def test_labels_stand_out_on_every_colour(opened: Any) -> None:
-    """WCAG 2.2, relative luminance: 4.5 to 1, on the darkest and the brightest colours and those between."""
-    page = opened()
+    # Labels have 4.5 to 1 (WCAG 2.2, relative luminance) on the darkest and the brightest colours.
     greys = [f"#{level:02x}{level:02x}{level:02x}" for level in range(0, 256, 5)]
     for colour in ("#dcb13c", "#b07d00", "#0072b2", "#e57fb0", "#8fd0f5", "#d55e00", *greys):
         label = page.evaluate("colour => page.readable(colour)", colour)
@@ -78,8 +74,8 @@ def test_jobs_are_filtered_sorted_and_paged(opened: Any) -> None:
     assert page.locator("#jobs-table th[aria-sort=descending]").inner_text().startswith("JCT")
 
 
-def test_a_column_of_times_has_one_unit_under_every_policy(opened: Any) -> None:
-    """The unit stands in the head, and numbers alone in the cells."""
+def test_policies_are_chosen_for_timeline_and_jobs_at_once_and_times_have_one_unit(opened: Any) -> None:
+    """The unit of a column stands in its head, and numbers alone in its cells, under every policy."""
     page = opened()
     (queueing, unit), (completion, same) = heads_of(page, "First start after"), heads_of(page, "JCT")
     assert unit == same
@@ -94,9 +90,17 @@ def test_a_column_of_times_has_one_unit_under_every_policy(opened: Any) -> None:
     page.get_by_label("Find").fill("script")  # runs at once for 600 s after a start of 30 s
     cell = page.locator(f"#jobs-table tbody tr td:nth-child({completion + 1})").first
     assert float(cell.inner_text()) == pytest.approx(630 / {"min": 60, "h": 3600}[unit], abs=0.05)
+    page.locator("#timeline fieldset").get_by_text("srtf").click()
+    assert page.locator("#jobs fieldset").get_by_label("srtf").is_checked()
+    page.get_by_label("Find").fill("job-39")
+    mine = page.locator("#jobs-table tbody tr").inner_text()
+    page.locator("#jobs fieldset").get_by_text("fifo").click()
+    assert page.locator("#timeline fieldset").get_by_label("fifo").is_checked()
+    assert page.locator("#jobs-table tbody tr").inner_text() != mine
 
 
 def test_a_job_tells_its_story_under_every_policy_and_by_its_address(opened: Any) -> None:
+    """A hostile name is only a name."""
     page = opened()
     page.get_by_label("Find").fill("job-17")
     page.locator("#jobs-table tbody button").first.click()
@@ -120,17 +124,34 @@ def test_a_job_tells_its_story_under_every_policy_and_by_its_address(opened: Any
         page.wait_for_function("location.hash === ''")  # the page takes the job out of its address
     page.evaluate("location.hash = '#job=no-such-job'")
     assert not page.get_by_role("dialog").is_visible()
+    page.get_by_label("Find").fill("<script>")
+    assert rows(page) == [EVIL]
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 4  # two packed, ours, plotly's
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_stands_out_from_its_ground(opened: Any, dark: bool) -> None:
-    """At least 4.5:1 (WCAG 2.2, level AA) for the text of pages and tables."""
-    assert not low_contrasts(opened(dark=dark))
-
-
-def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:
+def test_the_timeline_is_dragged_zooms_moves_and_points(opened: Any) -> None:
     page = opened()
     canvas = page.locator("#gantt-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    before = page.evaluate("scrollY")
+    page.mouse.move(box["x"] + 400, box["y"] + 200)
+    page.mouse.wheel(0, 40)  # not clicked yet: the page scrolls, the timeline stays
+    page.wait_for_timeout(200)
+    assert page.evaluate("scrollY") != before
+    canvas.focus()
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 400, box["y"] + 200)
+    page.mouse.wheel(0, -300)
+    page.wait_for_timeout(100)
+    zoomed = view(page)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 200, steps=4)
+    page.mouse.up()
+    assert view(page)[0] > zoomed[0]
+    assert not page.get_by_role("dialog").is_visible()  # a drag is no click
     canvas.focus()
     page.keyboard.press("0")
     page.wait_for_timeout(50)
@@ -153,44 +174,11 @@ def test_the_timeline_zooms_moves_and_points(opened: Any) -> None:
     assert page.get_by_role("heading", name=f"Job {pointed}").is_visible()
 
 
-def test_dragging_and_the_wheel(opened: Any) -> None:
-    page = opened()
-    canvas = page.locator("#gantt-canvas")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    before = page.evaluate("scrollY")
-    page.mouse.move(box["x"] + 400, box["y"] + 200)
-    page.mouse.wheel(0, 40)  # not clicked yet: the page scrolls, the timeline stays
-    page.wait_for_timeout(200)
-    assert page.evaluate("scrollY") != before
-    canvas.focus()
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + 400, box["y"] + 200)
-    page.mouse.wheel(0, -300)
-    page.wait_for_timeout(100)
-    zoomed = view(page)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 300, box["y"] + 200, steps=4)
-    page.mouse.up()
-    assert view(page)[0] > zoomed[0]
-    assert not page.get_by_role("dialog").is_visible()  # a drag is no click
-
-
-def test_policies_are_chosen_for_timeline_and_jobs_at_once(opened: Any) -> None:
-    page = opened()
-    page.locator("#timeline fieldset").get_by_text("srtf").click()
-    assert page.locator("#jobs fieldset").get_by_label("srtf").is_checked()
-    page.get_by_label("Find").fill("job-39")
-    mine = page.locator("#jobs-table tbody tr").inner_text()
-    page.locator("#jobs fieldset").get_by_text("fifo").click()
-    assert page.locator("#timeline fieldset").get_by_label("fifo").is_checked()
-    assert page.locator("#jobs-table tbody tr").inner_text() != mine
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_dark_and_light(opened: Any, dark: bool) -> None:
+    """The text of pages and tables stands out from its ground: at least 4.5:1 (WCAG 2.2, level AA)."""
     page = opened(dark=dark)
+    assert not low_contrasts(page)
     brightness = "Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number))"
     assert (page.evaluate(brightness) < 64) == dark
     page.locator("#theme").click()
@@ -225,13 +213,3 @@ def test_the_keyboard_reaches_everything(opened: Any) -> None:
     page.keyboard.press("Enter")  # on "Close", where the focus is
     assert not page.get_by_role("dialog").is_visible()
     assert page.evaluate("document.activeElement.id") == "gantt-canvas"
-
-
-def test_a_hostile_name_is_only_a_name(opened: Any) -> None:
-    page = opened()
-    page.get_by_label("Find").fill("<script>")
-    assert rows(page) == [EVIL]
-    page.locator("#jobs-table tbody button").first.click()
-    assert page.get_by_role("heading", name=f"Job {EVIL}").is_visible()
-    assert page.locator("img").count() == 0
-    assert page.locator("script").count() == 4  # two packed, ours, plotly's
