@@ -207,7 +207,7 @@ def assert_processor_sharing(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "count"), first(2, [("exponential", 1100), ("constant", 600), ("hyperexponential", 1500)])
+    ("sizes", "count"), first(1, [("constant", 600), ("exponential", 1100), ("hyperexponential", 1500)])
 )
 def test_mean_time_and_slowdown_by_size(sizes: str, count: int) -> None:
     runs = [Arrivals(sizes, 0.5, count, seed) for seed in range(REPLICATIONS)]
@@ -218,7 +218,7 @@ def test_turns_become_processor_sharing_as_they_get_shorter() -> None:
     """Equal jobs, for which turns that are too long make the greatest difference: under FIFO the mean is
     1 + rho / (2 (1 - rho)), a quarter less.
     """
-    runs = [Arrivals("constant", 0.5, 600, seed) for seed in range(REPLICATIONS // 2)]
+    runs = [Arrivals("constant", 0.5, 600, seed) for seed in range(REPLICATIONS // 4)]
     controls = [run.controls() for run in runs]
     long, short, fifo = (
         [float(time[WARM_UP:].mean()) for time in times]

@@ -15,6 +15,7 @@ import pytest
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.testing import simulate
 from policies.fifo import Fifo
+from tests.effort import first
 from tests.theory.confidence import HALF_WIDTH, interval
 from traces.job import Job
 
@@ -72,6 +73,7 @@ def test_mean_wait_of_m_m_1() -> None:
     assert abs(found - expected) <= half_width, f"{found:.4f} +- {half_width:.4f}, theory {expected:.4f}"
 
 
+@pytest.mark.long
 def test_mean_wait_of_m_m_4() -> None:
     """With M/M/1 at four times the speed on the same jobs, whose mean is known, as a control variate."""
     runs = [random_jobs([4, seed], 6_000, 2.8) for seed in range(REPLICATIONS)]
@@ -110,10 +112,10 @@ def test_many_gpus_are_kiefer_and_wolfowitzs_recurrence() -> None:
     records = {record.job_id: record for record in simulate(jobs, Fifo(), "n2g4").records}
     free_s = [0.0] * 8
     for job in jobs:
-        first = min(range(8), key=lambda i: free_s[i])
+        gpu = min(range(8), key=lambda i: free_s[i])
         assert job.duration_s is not None
-        free_s[first] = max(job.submit_s, free_s[first]) + job.duration_s
-        assert records[job.job_id].finish_s == pytest.approx(free_s[first], rel=1e-12)
+        free_s[gpu] = max(job.submit_s, free_s[gpu]) + job.duration_s
+        assert records[job.job_id].finish_s == pytest.approx(free_s[gpu], rel=1e-12)
 
 
 # Loss
@@ -150,7 +152,7 @@ def constant(rng: np.random.Generator, count: int) -> np.ndarray:
 SIZES = {"hyperexponential": hyperexponential, "constant": constant}
 
 
-@pytest.mark.parametrize(("servers", "sizes"), [(1, "hyperexponential"), (4, "constant")])
+@pytest.mark.parametrize(("servers", "sizes"), first(1, [(4, "constant"), (1, "hyperexponential")]))
 def test_erlang_b(servers: int, sizes: str) -> None:
     """The share of jobs that are turned away depends on the run times through their mean alone."""
     offered = 0.7 * servers
