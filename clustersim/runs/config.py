@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -469,7 +470,7 @@ class RunConfig(BaseModel):
             if name not in SETTINGS:
                 raise UnknownName("setting", name, [setting for setting in SETTINGS if setting != "params"])
         try:
-            return cls(**dict(_without_null(values)))
+            return cls(**dict(_stated(values)))
         except ValidationError as error:
             details = error.errors()[0]
             where = ".".join(str(key) for key in details["loc"])
@@ -494,11 +495,13 @@ def values_of(config: RunConfig, scheduler: Scheduler) -> dict[str, Any]:
     return values
 
 
-def _without_null(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _stated(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The settings that are stated: not those that are None, nor all of whose parts are, without its being
-    a value of theirs.
+    a value of theirs. Paths become text.
     """
     for name, value in values.items():
+        if isinstance(value, PurePath):
+            value = str(value)
         if value is None and type(None) not in get_args(RunConfig.model_fields[name].annotation):
             continue
         parts = SETTINGS[name].optional_parts

@@ -25,6 +25,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -38,6 +39,8 @@ from itertime.spec import (
     PlanOptions,
     Profile,
     System,
+    as_model,
+    as_system,
     load_framework,
     profile_of,
 )
@@ -117,7 +120,7 @@ class Planner:
         return self._variants[key]
 
     def scaling_curve(
-        self, model: ModelSpec, global_batch: int, largest: int, seq_len: int | None = None
+        self, model: ModelSpec | str, global_batch: int, largest: int, seq_len: int | None = None
     ) -> Curve:
         """`curve` at every count up to `largest`: the best plan on at most 1, 2, 3, ... GPUs."""
         if not 1 <= largest <= LARGEST_CURVE:
@@ -125,7 +128,7 @@ class Planner:
         return self.curve(model, global_batch, range(1, largest + 1), seq_len)
 
     def curve(
-        self, model: ModelSpec, global_batch: int, counts: Collection[int], seq_len: int | None = None
+        self, model: ModelSpec | str, global_batch: int, counts: Collection[int], seq_len: int | None = None
     ) -> Curve:
         """For every count, the planner's fastest run on at most that many GPUs; counts on which nothing fits
         are absent.
@@ -138,7 +141,7 @@ class Planner:
             raise UserError(
                 f"planner {self.name}: {numbers}: must be at least 1, and at most {LARGEST:,} sequences"
             )
-        model = model.with_seq_len(seq_len)
+        model = as_model(model).with_seq_len(seq_len)
         key = (model, global_batch, rising_counts)
         if key not in self._known:
             self._known[key] = _spread(self._steps(*key), rising_counts)
@@ -216,16 +219,18 @@ def _rising(counts: Collection[int]) -> Counts:
 
 def make_planner(
     name: str,
-    system: System,
+    system: System | str | Path,
     profile: Profile | None = None,
     space: Space | None = None,
     cache: CurveCache | Callable[[], CurveCache | None] | None = None,
     memory_headroom: float = MEMORY_HEADROOM,
 ) -> Planner:
-    """The planner `name` on a system. Its plans leave `memory_headroom`, a share of a GPU's memory, free.
+    """The planner `name` on a system, which may be a name or a file. Its plans leave `memory_headroom`, a
+    share of a GPU's memory, free.
 
     Raises UnknownName for a name that no planner has or had, UserError for a headroom below 0 or from 1 on.
     """
+    system = as_system(system)
     return Planner(planner_name(name), system, profile or profile_of(system), space, cache, memory_headroom)
 
 

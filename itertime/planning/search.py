@@ -30,7 +30,7 @@ from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model,
 
 from .choice import REACH, PlanChoice, choice_among
 from .lower_bound import least_s
-from .space import LARGEST, Space, candidates, options_in_the_way
+from .space import LARGEST, Space, as_space, candidates, options_in_the_way
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def search(
     gpus: int | None = None,
     *,
     max_gpus: int | None = None,
-    space: Space | None = None,
+    space: Space | str | None = None,
     objective: str = "time",
     top: int = 10,
     profile: Profile | None = None,
@@ -120,14 +120,16 @@ def search(
     `objective`: "time" (seconds per iteration), "cost" (GPU-seconds per iteration, which any price of a
     GPU-hour turns into dollars), or "pareto" (the front of time against GPUs: fastest first, each plan
     faster than all on as few or fewer GPUs). Ties go to fewer GPUs, then smaller pp, tp, micro-batch. If no
-    plan of the space fits, `plans` is empty. Model and system may be names or files. Raises UserError for
-    arguments out of range.
+    plan of the space fits, `plans` is empty. Model, system and space may be names, the first two files, too.
+    Raises UserError for arguments out of range.
     """
     started = time.perf_counter()
     model, system = as_model(model), as_system(system)
     counts = _counts(gpus, max_gpus, global_batch, objective)
+    if not isinstance(top, int | np.integer) or top < 0:
+        raise UserError(f"search: top={quoted(top)}: must be a whole number, at least 0")
     profile = profile or profile_of(system)
-    space = space or Space()
+    space = as_space(space)
     plans = candidates(model, global_batch, system, space, counts)
     fitting = fitting_plans(model, plans, system, profile, memory_headroom)
     ranked_plans: tuple[RankedPlan, ...] = ()
@@ -177,7 +179,7 @@ def _counts(gpus: int | None, max_gpus: int | None, global_batch: int, objective
     if limit is None or (gpus is not None and max_gpus is not None):
         raise UserError("search: give either gpus or max_gpus")
     for name, value in (("gpus", limit), ("global_batch", global_batch)):
-        if not isinstance(value, int | np.integer):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise UserError(f"search: {name}={quoted(value)}: must be a whole number")
     if not (1 <= limit <= LARGEST and 1 <= global_batch <= LARGEST):
         raise UserError(f"search: gpus={limit}, global_batch={global_batch}: must be from 1 to {LARGEST:,}")

@@ -76,25 +76,42 @@ class Space:
     bucket_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name, allowed_values in (("recompute", RECOMPUTE), ("zero_stage", (0, 1, 2, 3))):
-            for value in getattr(self, name):
-                if value not in allowed_values:
-                    raise UserError(
-                        f"search: {name}={quoted(value)}: must be among {', '.join(map(str, allowed_values))}"
-                    )
+        for name in _LISTS:
+            self._check_list(name)
         for name, words in CHOICES.items():
             word = getattr(self, name)
             if name != "recompute" and word not in words and not (name == "split" and word is None):
                 raise UserError(f"search: {name}={quoted(word)}: must be among {', '.join(words)}")
-        for name in ("tp", "pp", "dp", "micro_batch", "interleave", "cp", "ep", "etp"):
-            choices = getattr(self, name)
-            for value in () if choices is None else (choices,) if name == "etp" else choices:
-                if not isinstance(value, int) or not 1 <= value <= LARGEST:
-                    raise UserError(
-                        f"search: {name}={quoted(value)}: must be a whole number from 1 to {LARGEST:,}"
-                    )
+        if not isinstance(self.options, PlanOptions):
+            raise UserError(f"search: options={quoted(self.options)}: must be those of parse_options")
+        constants = {name: getattr(self, name) for name in _NUMBERS}
+        for problem in Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1, **constants).bad_values():
+            raise UserError(f"search: {problem}")
+
+    def _check_list(self, name: str) -> None:
+        """Makes the choices of `name` a tuple. UserError if they are none, or one of them is out of range."""
+        choices = getattr(self, name)
+        if not isinstance(choices, Sequence | np.ndarray) or isinstance(choices, str):
+            raise UserError(f"search: {name}={quoted(choices)}: must be a list of choices")
+        values = tuple(int(value) if isinstance(value, np.integer) else value for value in choices)
+        if not values and name not in _OPEN:
+            raise UserError(f"search: {name}=(): must have a choice")
+        words = {"recompute": RECOMPUTE, "zero_stage": (0, 1, 2, 3), "sequence_parallel": (False, True)}
+        for value in values:
+            if name in words and value not in words[name]:
+                listed = ", ".join(map(str, words[name]))
+                raise UserError(f"search: {name}={quoted(value)}: must be among {listed}")
+            if name not in words and not (type(value) is int and 1 <= value <= LARGEST):
+                raise UserError(
+                    f"search: {name}={quoted(value)}: must be a whole number from 1 to {LARGEST:,}"
+                )
+        object.__setattr__(self, name, values)
 
 
+_OPEN = ("tp", "pp", "dp", "interleave", "cp", "ep")
+"""The choices that a search makes itself where none are listed."""
+_LISTS = (*_OPEN, "micro_batch", "recompute", "zero_stage", "sequence_parallel")
+_NUMBERS = ("etp", "zero_group", "recompute_fraction", "offload_layers", "bucket_bytes")
 WHOLE = Space()
 VTRAIN = Space(interleave=(1,), zero_stage=(0,), sequence_parallel=(False,), cp=(1,), ends=False)
 SPACES = {"full": WHOLE, "vtrain": VTRAIN}
@@ -108,6 +125,15 @@ def named_space(name: str) -> Space:
     if name not in SPACES:
         raise UnknownName("space", name, SPACES)
     return SPACES[name]
+
+
+def as_space(space: Space | str | None) -> Space:
+    """A space as it is, the one of a name, or the default. UserError for anything else."""
+    if space is None or isinstance(space, Space):
+        return space or WHOLE
+    if isinstance(space, str):
+        return named_space(space)
+    raise UserError(f"search: space={type(space).__name__}: must be a Space, or the name of one")
 
 
 def divisors(number: int) -> list[int]:

@@ -286,8 +286,14 @@ def _shipped_system(name: str) -> System:
 
 
 def as_system(system: System | str | Path) -> System:
-    """A system as it is, or the one that a name or a file states. Raises as `load_system` does."""
-    return system if isinstance(system, System) else load_system(system)
+    """A system as it is, or the one that a name or a file states. Raises as `load_system` does, and UserError
+    for anything else.
+    """
+    if isinstance(system, System):
+        return system
+    if isinstance(system, str | Path):
+        return load_system(system)
+    raise UserError(f"system={type(system).__name__}: must be a system, its name, or its file")
 
 
 def profile_of(system: System) -> Profile:

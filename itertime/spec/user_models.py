@@ -34,7 +34,7 @@ def _shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in MODELS.glob("*.yaml")))
 
 
-def load_model(name: str) -> ModelSpec:
+def load_model(name: str | Path) -> ModelSpec:
     """The shipped model `name`, or the model in a YAML or JSON file if `name` is a path (by its ending).
 
     Raises UnknownName for a name that is not shipped, UserError for a file that is not a model.
@@ -42,12 +42,18 @@ def load_model(name: str) -> ModelSpec:
     return _LOADED.load(name)
 
 
-def as_model(model: ModelSpec | str) -> ModelSpec:
-    """A model as it is, or the one that a name or a file states. Raises as `load_model` does."""
-    return load_model(model) if isinstance(model, str) else model
+def as_model(model: ModelSpec | str | Path) -> ModelSpec:
+    """A model as it is, or the one that a name or a file states. Raises as `load_model` does, and UserError
+    for anything else.
+    """
+    if isinstance(model, ModelSpec):
+        return model
+    if isinstance(model, str | Path):
+        return load_model(model)
+    raise UserError(f"model={type(model).__name__}: must be a model, its name, or its file")
 
 
-def model_reference(name: str) -> Reference:
+def model_reference(name: str | Path) -> Reference:
     """The keys of a model, and the files that they come from. Raises as `load_model` does."""
     return Reference.read("model", name, MODELS, ModelSpec)
 

@@ -154,6 +154,13 @@ class Plan:
     offload_optimizer: bool = False
     options: PlanOptions = DEFAULT_OPTIONS
 
+    def __post_init__(self) -> None:
+        """Whole numbers of numpy become Python's, so that products and JSON of a plan are as exact."""
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if type(value) is not int and isinstance(value, np.integer):
+                object.__setattr__(self, name, int(value))
+
     @property
     def gpus(self) -> int:
         return self.tp * self.cp * self.pp * self.dp
@@ -210,8 +217,7 @@ class Plan:
 
     def broken_rules(self, model: ModelSpec) -> list[str]:
         """The rules that the plan breaks for `model`, one sentence each; empty if it can train the model."""
-        bad_values = self._bad_values()
-        return bad_values or [reason for broken, reason in self._rules(model) if broken]
+        return self.bad_values() or [reason for broken, reason in self._rules(model) if broken]
 
     def check(self, model: ModelSpec) -> Plan:
         """The plan itself. Raises UserError, naming every broken rule, if it cannot train `model`."""
@@ -220,7 +226,8 @@ class Plan:
             raise UserError(f"this plan cannot train {model.name}: " + "; ".join(broken))
         return self
 
-    def _bad_values(self) -> list[str]:
+    def bad_values(self) -> list[str]:
+        """The values that no plan can have, whatever the model, one sentence each."""
         bad = []
         for name in _COUNTS:
             value = getattr(self, name)

@@ -81,6 +81,17 @@ def test_a_choice_named_twice_is_one_choice():
     assert once == twice
 
 
+def test_names_and_numbers_of_numpy_are_as_good() -> None:
+    """In Python as on the command line, a space and what a planner needs have names."""
+    plans = search("llama3-8b", np.int64(64), "dgx-h100", np.int64(8), space="vtrain", top=1).plans
+    space = replace(VTRAIN, tp=np.array([1, 2, 4, 8]))
+    assert search("llama3-8b", 64, "dgx-h100", 8, space=space, top=1).plans == plans
+    plan = replace(plans[0].plan, tp=np.int32(plans[0].plan.tp))
+    assert (plan, type(plan.gpus)) == (plans[0].plan, int)
+    curve = make_planner("vtrain", "dgx-h100").curve("llama3-8b", 64, [8])
+    assert curve[8].iteration_s == plans[0].prediction.iteration_s
+
+
 def test_candidates_of_a_mixture_keep_its_rules_and_spread_its_experts():
     mixture = load_model("mixtral-8x7b")
     space = Space(cp=(1, 2, 3), zero_stage=(0, 1))
