@@ -24,6 +24,7 @@
 | `NodesOfSize` | the free GPUs of nodes of one size, where a pool has several |
 | `HostResources` | the cores and the host memory of a node |
 | `HostDemand` | the cores and the host memory that a job needs for each of its GPUs |
+| `NodeShape` | how the GPUs of a job are to lie on nodes, where it asks for a number of nodes |
 | `CapacityIfStopped` | the free GPUs that there would be if some jobs stopped |
 | `FreeNodes`, `FreeNodesByLeaf` | protocols: what tells whether a job fits; what a placer chooses from |
 
@@ -50,6 +51,7 @@ from .cluster import Cluster, FleetMember, Placement
 from .clusterfile import cluster_of, load_cluster
 from .host import HostDemand, HostResources
 from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
+from .shape import NodeShape
 from .sharing import MILLION, Joins, SharedGpus, SharedPlacement, gpus_held, in_use, millionths_of, moved
 from .topology import Pool, Stretch
 from .views import NodesOfSize, OpenNodes, open_nodes
@@ -66,6 +68,7 @@ __all__ = [
     "HostResources",
     "Joins",
     "NodeSet",
+    "NodeShape",
     "NodesOfSize",
     "OpenNodes",
     "Placement",

@@ -9,6 +9,7 @@ from clustersim.cluster import (
     MILLION,
     Cluster,
     HostDemand,
+    NodeShape,
     Placement,
     SharedPlacement,
     gpus_held,
@@ -55,7 +56,7 @@ class ActiveJob:
     A job that shares a GPU counts as one of 1 GPU (`requested`, `gpus`). `millionths`: the share of it that
     the job holds, 0 for whole GPUs. `needs`: the GPUs that must be free, a fraction for such a job. `held`:
     the GPUs that it is charged for. `demand`: what it needs on a node for each of its GPUs; None: nothing
-    that the cluster limits.
+    that the cluster limits. `shape`: how its request is to lie on nodes; None: in any way.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class ActiveJob:
         "save_due",
         "save_s",
         "saved_left",
+        "shape",
         "since_s",
         "start_s",
         "states_work",
@@ -130,6 +132,7 @@ class ActiveJob:
         self.placement: Placement | None = None
         self.gpus = 0
         self.demand: HostDemand | None = None
+        self.shape: NodeShape | None = None
         self.millionths = 0 if job.gpu_fraction is None else millionths_of(job.gpu_fraction)
         self.needs: float = self.millionths / MILLION if self.millionths else requested
         self.held: float = 0
@@ -298,6 +301,11 @@ class ActiveJob:
             return self.checkpoints.loads.remaining_s(self, now)
         left_s = self.ready_s - now
         return left_s if left_s > 0.0 else 0.0
+
+    @property
+    def terms(self) -> tuple[HostDemand | None, NodeShape | None] | None:
+        """What decides beside GPUs whether the job has a place; None if nothing does."""
+        return None if self.demand is None and self.shape is None else (self.demand, self.shape)
 
     def offers_of(self, gpu_type: str | None) -> tuple[Offer, ...]:
         """The offers of one GPU type; of all types, the best first, if None."""

@@ -8,12 +8,13 @@
 | `PLACERS` | all of them by name |
 | `Room` | which nodes a job may use, and how: here any node, in whole GPUs |
 | `LimitedRoom` | the same where nodes are closed to the job, or where it needs cores or memory |
+| `ShapedRoom` | the same for a job that asks for GPUs on a number of nodes |
 | `SharedGpuRoom` | the same for a job that has a share of one GPU |
 
 All choices are deterministic: ties go to the lowest node number.
 """
 
 from .placers import PLACERS, Placer, placer, unit_of
-from .room import LimitedRoom, Room, SharedGpuRoom
+from .room import LimitedRoom, Room, ShapedRoom, SharedGpuRoom
 
-__all__ = ["PLACERS", "LimitedRoom", "Placer", "Room", "SharedGpuRoom", "placer", "unit_of"]
+__all__ = ["PLACERS", "LimitedRoom", "Placer", "Room", "ShapedRoom", "SharedGpuRoom", "placer", "unit_of"]

@@ -4,6 +4,7 @@
 |---|---|
 | `Room` | has whole GPUs on any node: nothing is closed to it, and it needs nothing beside its GPUs |
 | `LimitedRoom` | may use some nodes only, or needs cores or memory beside its GPUs |
+| `ShapedRoom` | asks for GPUs on a number of nodes |
 | `SharedGpuRoom` | has a share of one GPU |
 
 A room holds no free GPUs. Its methods take them as `capacity`, so one room serves the real cluster and all
@@ -19,16 +20,19 @@ from clustersim.cluster import (
     FreeNodesByLeaf,
     HostDemand,
     NodeSet,
+    NodeShape,
+    OpenNodes,
     Placement,
     SharedPlacement,
     millionths_of,
+    node_set,
     open_nodes,
 )
 from itertime.spec import Plan
 
 from .placers import Placer, unit_of
 
-__all__ = ["LimitedRoom", "Room", "SharedGpuRoom"]
+__all__ = ["LimitedRoom", "Room", "ShapedRoom", "SharedGpuRoom"]
 
 _NO_PLANS: Mapping[int, Plan] = {}
 
@@ -146,6 +150,51 @@ class LimitedRoom(Room):
     def _includes(self, capacity: Capacity, placement: Placement) -> bool:
         first_node, nodes = self._of_type(capacity).span
         return first_node <= placement[0][0] < first_node + nodes
+
+
+class ShapedRoom(LimitedRoom):
+    """The same nodes for a job that asks for GPUs in a `shape`: so many on each of so many nodes. The placer
+    chooses one node after the other. Other numbers of GPUs, which only some policies give, have no shape.
+    """
+
+    __slots__ = ("_shape",)
+
+    def __init__(
+        self,
+        placer: Placer,
+        shape: NodeShape,
+        gpu_type: str | None = None,
+        closed: NodeSet = 0,
+        reserved: NodeSet = 0,
+        demand: HostDemand | None = None,
+    ):
+        super().__init__(placer, _NO_PLANS, gpu_type, closed, reserved, demand)
+        self._shape = shape
+
+    def fits(self, capacity: Capacity, gpus: float) -> bool:
+        if gpus != self._shape.gpus:
+            return super().fits(capacity, gpus)
+        return self._shape.fits(self.open(capacity))
+
+    def allows(self, placement: Placement) -> bool:
+        """Whether a placement has the shape, or another number of GPUs."""
+        counts = sorted((count for _, count in placement), reverse=True)
+        return sum(counts) != self._shape.gpus or counts == self._shape.counts
+
+    def _place_among(self, nodes: FreeNodesByLeaf, gpus: int, neighbours: Placement) -> Placement | None:
+        if gpus != self._shape.gpus:
+            return super()._place_among(nodes, gpus, neighbours)
+        if not self._shape.fits(nodes):
+            return None
+        spots: list[tuple[int, int]] = []
+        preferred = [node for node, _ in neighbours]
+        for count in self._shape.counts:
+            taken = node_set(node for node, _ in spots)
+            spot = self._choose(OpenNodes(nodes, taken) if spots else nodes, count, preferred, count)
+            if spot is None or len(spot) > 1:
+                return None
+            spots += spot
+        return tuple(sorted(spots))
 
 
 class SharedGpuRoom(LimitedRoom):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic
 
-from clustersim.cluster import MILLION, Capacity, Cluster, Placement
+from clustersim.cluster import MILLION, Capacity, Cluster, NodeShape, Placement
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
 from clustersim.overheads import Overheads
-from clustersim.placement import LimitedRoom, Placer, Room, SharedGpuRoom
+from clustersim.placement import PLACERS, LimitedRoom, Placer, Room, ShapedRoom, SharedGpuRoom
 from clustersim.speed import Interference, Offer
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import Plan
@@ -76,6 +76,7 @@ class ClusterState(Generic[AnyView]):
         "_any_node",
         "_by_placement",
         "_lasting",
+        "_open_to_any",
         "capacity",
         "cluster",
         "curves",
@@ -119,7 +120,7 @@ class ClusterState(Generic[AnyView]):
         self.restart_s = RestartTimes(cluster, overheads)
         self.curves = JobCurves(cluster, overheads)
         self.orders: dict[Key[AnyView], NonIncreasingKeys[AnyView]] = {}
-        self._any_node = Room(placer)
+        self._any_node = self._open_to_any = Room(placer)
         self._lasting: tuple[frozenset[int], Capacity] | None = None  # removed nodes; the others, all free
         self._by_placement = cluster.network_model.by_placement
 
@@ -174,6 +175,15 @@ class ClusterState(Generic[AnyView]):
         if active.demand is not None:
             self.nodes.limit_hosts = True
 
+    def note_shape(self, active: ActiveJob) -> None:
+        """Work out how the GPUs of a job that was submitted are to lie on nodes, if it says so."""
+        job = active.job
+        shape = None if active.millionths else NodeShape.of(job.gpus, job.nodes, job.gpus_per_node)
+        if shape is not None and shape.gpus == active.requested:
+            active.shape = shape
+            self.nodes.limit_hosts = True
+            self._open_to_any = Room(PLACERS["any"])
+
     def room_for(
         self, job: AnyView | None, gpu_type: str | None = None, until_s: float | None = None
     ) -> Room:
@@ -186,9 +196,9 @@ class ClusterState(Generic[AnyView]):
             return self._room_within(closed, None if job is None else active_of(job), gpu_type)
         if gpu_type is None and not self.nodes.may_close:
             if job is None:
-                return self._any_node
+                return self._open_to_any
             active = active_of(job)
-            if active.demand is None and not active.millionths:
+            if active.demand is None and active.shape is None and not active.millionths:
                 # Nothing limits the job. Where no placement is faster than another, one room serves all jobs.
                 return Room(self.placer, active.curve.training) if self._by_placement else self._any_node
         closed = self.nodes.closed_to(job)
@@ -210,7 +220,10 @@ class ClusterState(Generic[AnyView]):
             except UnknownName as error:
                 raise PolicyError(str(error)) from None
         if active is None:
-            return LimitedRoom(self.placer, gpu_type=gpu_type, closed=nodes.closed)
+            any_shape = self._open_to_any is not self._any_node
+            return LimitedRoom(
+                PLACERS["any"] if any_shape else self.placer, gpu_type=gpu_type, closed=nodes.closed
+            )
         if active.millionths:
             return SharedGpuRoom(self.placer, active.millionths, gpu_type, nodes.closed, active.demand)
         plans: Mapping[int, Plan] = {}
@@ -219,6 +232,8 @@ class ClusterState(Generic[AnyView]):
             curves = [offer.curve for offer in offers] if active.offers else [active.curve]
             plans = curves[0].training if curves else {}
         reserved = nodes.reserved & ~nodes.closed
+        if active.shape is not None:
+            return ShapedRoom(self.placer, active.shape, gpu_type, nodes.closed, reserved, active.demand)
         return LimitedRoom(self.placer, plans, gpu_type, nodes.closed, reserved, active.demand)
 
     @property

@@ -9,7 +9,7 @@ from typing import Self
 from clustersim.cluster import Capacity, CapacityIfStopped, Placement, SharedPlacement, nodes_of
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
-from clustersim.placement import Room, SharedGpuRoom
+from clustersim.placement import Room, ShapedRoom, SharedGpuRoom
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
@@ -338,7 +338,11 @@ class Draft:
         return placement
 
     def _check_open(self, job: JobView, room: Room, placement: Placement, held: Placement) -> None:
-        """PolicyError for GPUs on nodes that are closed to the job, except those of `held`."""
+        """PolicyError for GPUs on nodes that are closed to the job, except those of `held`, and for a number
+        of nodes that the job does not ask for.
+        """
+        if isinstance(room, ShapedRoom) and not room.allows(placement):
+            raise PolicyError(f"start(job {job.id}, on={placement}): it asks for {active_of(job).shape}")
         closed = room.closed
         for node, count in placement if closed else ():
             if closed >> node & 1 and (node, count) not in held:

@@ -58,7 +58,7 @@ class NodeStates(Generic[AnyView]):
     | `may_close` | whether `closed_to` may ever name any |
     | `plans` | what is planned of the nodes; None if nothing |
     | `unequal` | whether nodes of one GPU type differ in the number of their GPUs |
-    | `limit_hosts` | whether a job has stated cores or memory, which nodes limit |
+    | `limit_hosts` | whether a job has stated cores, memory or nodes, so that GPUs alone tell it no place |
     """
 
     __slots__ = (

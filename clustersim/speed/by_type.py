@@ -46,6 +46,8 @@ class SpeedByType:
         key: object = (job.gpu_type, kind_of(job))
         if job.cpus is not None or job.host_memory_gb is not None:
             key = (key, *(speed.most_gpus(job) for speed in self.by_type.values()))
+        if job.nodes is not None:
+            key = key, job.nodes, job.gpus_per_node
         offers = self._offers.get(key)
         if offers is None:
             offers = self._offers[key] = self._find_offers(job)

@@ -11,6 +11,7 @@
 |---|---|
 | jobs in phases | `phases` |
 | cores and memory of nodes | `host_demands` |
+| jobs on a number of nodes | `node_shapes` |
 | instances of services, ahead of all other jobs | `services` |
 | failures, maintenance, reclaims, reservations, periodic checkpoints | `disruptions` |
 | predicted run times | `predictions` |

@@ -10,6 +10,7 @@ from .disruptions import Disruptions
 from .eligibility import StatedRuns
 from .feature import Feature
 from .host_demands import HostDemands
+from .node_shapes import NodeShapes
 from .phases import PhasedJobs
 from .predictions import Predictions
 from .services import Services
@@ -23,7 +24,7 @@ def features_of(
     """The features of a run, in the order in which a job meets them. `first_node`: None outside a fleet; in
     a fleet, which applies what happens to nodes, the number of node 0.
     """
-    features: list[Feature] = [PhasedJobs()]
+    features: list[Feature] = [PhasedJobs(), NodeShapes(world)]
     if setup.cluster.states_host:
         features.append(HostDemands(world))
     features.append(Services(world, enactment, world.facts, setup.prices, setup.services_preempt))

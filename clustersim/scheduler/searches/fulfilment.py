@@ -196,7 +196,7 @@ def _fits(draft: Draft, job: JobView, gpus: int, gpu_type: str | None = None) ->
     that needs cores or memory beside its GPUs.
     """
     needs = job.needs if job.needs < 1 else gpus
-    return draft.fits(needs, gpu_type, None if active_of(job).demand is None else job)
+    return draft.fits(needs, gpu_type, None if active_of(job).terms is None else job)
 
 
 def unmet(draft: Draft, entries: Iterable[Wanted]) -> dict[JobView, int]:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
-from clustersim.cluster import HostDemand, Placement
+from clustersim.cluster import Placement
 from clustersim.scheduler.cluster_state import ClusterState
 from clustersim.scheduler.draft import Draft
 from clustersim.scheduler.internal import active_of, take_over
@@ -112,7 +112,7 @@ class _Service:
         self._same_room = same_room  # for all jobs of equal requests
         self.by_count = same_room and facts.placer.by_count and not facts.nodes.may_refuse_jobs
         self._hopeless: set[float] = set()  # GPU counts without room; room only shrinks
-        self._too_much: set[tuple[float, HostDemand]] = set()  # the same with cores and memory
+        self._too_much: set[tuple[float, object]] = set()  # the same with cores, memory and nodes
         self.evicted: list[Entry[JobView]] = []
         self.all_evicted: list[JobView] = []
 
@@ -130,7 +130,7 @@ class _Service:
         self._pass(rank)
         if not self.may_fit(gpus) or not self._may_fit_at_all(job, gpus):
             return
-        exact_for = None if active_of(job).demand is None else job
+        exact_for = None if active_of(job).terms is None else job
         placement = draft.start(job)
         victims: list[_Victim] = []
         while placement is None and (victim := self._order.take_last(rank)) is not None:
@@ -141,8 +141,8 @@ class _Service:
             victims.append((victim, held))
             placement = draft.start(job) if draft.fits(gpus, None, exact_for) else None
         if placement is None:
-            if self._same_room and (demand := active_of(job).demand) is not None:
-                self._too_much.add((gpus, demand))
+            if self._same_room and (terms := active_of(job).terms) is not None:
+                self._too_much.add((gpus, terms))
             for victim, held in victims:
                 draft.start(victim[2], _gpus(held), on=held)
                 self._order.put_back(victim)
@@ -159,9 +159,9 @@ class _Service:
         and memory makes nodes smaller, which may give a job the right to more of them; GPUs alone tell
         nothing then.
         """
-        demand = active_of(job).demand
-        if demand is not None:
-            return (gpus, demand) not in self._too_much
+        terms = active_of(job).terms
+        if terms is not None:
+            return (gpus, terms) not in self._too_much
         if gpus in self._hopeless:
             return False
         draft, placements = self._draft, self._placements
