@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,10 @@ __all__ = ["MAX_GPUS", "Job", "submission_key", "submission_order"]
 MAX_GPUS = 10_000_000
 """The most GPUs of a job."""
 
-SubmissionKey = tuple[float, int, int, str, str]
+SubmissionKey = tuple[float, int, int, str, int, str, str]
+
+_NUMBERED = re.compile(r"(?:[^/]*/)?([0-9]+)(?:_([0-9]+))?(?:@.*)?", re.DOTALL)
+"""An id that is a number: of an array with a task, of a cluster, of one of several submissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +131,35 @@ class Job:
 
 
 def submission_order(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs by submission time, ties by job id: whole numbers by value and first, then other ids as text.
+    """The jobs by submission time, ties by job id: whole numbers and tasks of arrays by value and first, then
+    other ids as text.
 
     The order depends on the jobs alone, so shuffling the rows of a trace does not change a simulation.
 
-    >>> jobs = [Job(name, 0.0, gpus=1, duration_s=1.0) for name in ("10", "b", "9")]
+    >>> jobs = [Job(name, 0.0, gpus=1, duration_s=1.0) for name in ("10", "b", "9_10", "9_2", "9")]
     >>> [job.job_id for job in submission_order(jobs)]
-    ['9', '10', 'b']
+    ['9', '9_2', '9_10', '10', 'b']
     """
     return sorted(jobs, key=lambda job: submission_key(job.submit_s, job.job_id))
 
 
 def submission_key(submit_s: float, job_id: str) -> SubmissionKey:
     """The sort key of `submission_order`."""
-    if not (job_id.isascii() and job_id.isdigit()):
-        return (submit_s, 1, 0, job_id, "")
-    # Digits compare by length, then as text: an id may have more digits than int() accepts.
-    digits = job_id.lstrip("0")
-    return (submit_s, 0, len(digits), digits, job_id)
+    if job_id.isascii() and job_id.isdigit():
+        # Digits compare by length, then as text: an id may have more digits than int() accepts.
+        digits = job_id.lstrip("0")
+        return (submit_s, 0, len(digits), digits, 0, "", job_id)
+    match = _NUMBERED.fullmatch(job_id)
+    if match is None:
+        return (submit_s, 1, 0, job_id, 0, "", "")
+    digits, task = match[1].lstrip("0"), match[2]
+    task_digits = "" if task is None else task.lstrip("0")
+    return (
+        submit_s,
+        0,
+        len(digits),
+        digits,
+        0 if task is None else 1 + len(task_digits),
+        task_digits,
+        job_id,
+    )

@@ -39,9 +39,11 @@ def compared(log: LoggedRun, simulated: Simulated, from_row: int = 0, until_row:
 
 
 def times_of(log: LoggedRun, simulated: Simulated, metric: str) -> tuple[Floats, Floats]:
-    """Logged and simulated times of all jobs, in seconds after their submission: `metric` is wait or jct."""
+    """Logged and simulated times of all jobs in seconds: `metric` is wait, from when they were eligible, or
+    jct, from their submission.
+    """
     if metric == "wait":
-        return log.wait_s, simulated.start_s - log.submit_s
+        return log.wait_s, np.maximum(simulated.start_s - log.eligible_s, 0.0)
     return log.jct_s, simulated.end_s - log.submit_s
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from traces import Job
+from traces.attempts import attempts_text, parse_attempts
 from traces.logs import Log, OnNode, ReadOptions, Selection, convert, open_log, read
 from traces.logs.cells import time_zone
 from traces.logs.named_columns import MEANINGS
@@ -63,9 +64,20 @@ class LoggedRun:
         return np.array([job.duration_s for job in self.jobs])
 
     @cached_property
+    def eligible_s(self) -> Floats:
+        """When only the queue kept each job waiting: its submission where the log says nothing else."""
+        stated = (job.submit_s if job.eligible_s is None else job.eligible_s for job in self.jobs)
+        return np.array(list(stated))
+
+    @cached_property
+    def held_s(self) -> Floats:
+        """How long each job was held back before that: by dependencies, limits of arrays, begin times."""
+        return self.eligible_s - self.submit_s
+
+    @cached_property
     def wait_s(self) -> Floats:
-        """From the submission to the first start."""
-        return self.start_s - self.submit_s
+        """From when the job was eligible to its first start."""
+        return self.start_s - self.eligible_s
 
     @cached_property
     def jct_s(self) -> Floats:
@@ -193,8 +205,15 @@ def _array(values: list[float | None]) -> Floats:
 
 
 def _later(job: Job, by_s: float) -> Job:
-    started_s = None if job.logged_start_s is None else job.logged_start_s + by_s
-    return replace(job, submit_s=job.submit_s + by_s, logged_start_s=started_s)
+    names = ("logged_start_s", "begin_s", "eligible_s", "cancel_s")
+    times: dict[str, Any] = {
+        name: time_s + by_s for name in names if (time_s := getattr(job, name)) is not None
+    }
+    if job.attempts is not None:
+        runs = parse_attempts(job.attempts)
+        later = (run._replace(start_s=run.start_s + by_s, end_s=run.end_s + by_s) for run in runs)
+        times["attempts"] = attempts_text(tuple(later))
+    return replace(job, submit_s=job.submit_s + by_s, **times)
 
 
 def _as_logged(job: Job) -> Job:

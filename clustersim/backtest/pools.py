@@ -165,7 +165,7 @@ def _pool(
     reduced_spans: list[Reduced] = []
     if site_facts.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
         until_s = inf if known_jobs >= len(log.jobs) else float(log.submit_s[known_jobs])
-        columns = (log.submit_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
+        columns = (log.eligible_s[seen], log.start_s[seen], log.run_s[seen], log.gpus[seen])
         reduced_spans = reduced(*columns, cluster.gpus, until_s)
     return SitePool(
         name,

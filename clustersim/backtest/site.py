@@ -153,10 +153,10 @@ def idle_start_up_s(log: LoggedRun, pools: Sequence[SitePool], known_jobs: int |
 
 def _waits_with_room(log: LoggedRun, pool: SitePool, known_jobs: int) -> list[float]:
     rows = pool.rows[(pool.rows < known_jobs) & ~np.isnan(log.start_s[pool.rows])]
-    steps: list[tuple[float, int, int]] = []  # (time, kind, row): 0 an end, 1 a submission, 2 a start
+    steps: list[tuple[float, int, int]] = []  # (time, kind, row): 0 an end, 1 eligible, 2 a start
     for i in rows.tolist():
         start_s = float(log.start_s[i])
-        steps += [(start_s + float(log.run_s[i]), 0, i), (float(log.submit_s[i]), 1, i), (start_s, 2, i)]
+        steps += [(start_s + float(log.run_s[i]), 0, i), (float(log.eligible_s[i]), 1, i), (start_s, 2, i)]
     gpus_in_use, waiting, waits = 0, 0, list[float]()
     for _, kind, i in sorted(steps):
         gpus = int(log.gpus[i])

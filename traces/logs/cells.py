@@ -33,6 +33,7 @@ __all__ = [
 
 _CLOCK = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
+_DATE_LENGTH = len("2024-05-01T13:30:00")
 _OTHER_UNIT = "if it is in another unit, say so: --time-unit ms"
 
 
@@ -150,12 +151,34 @@ class Moments:
     """
 
     def __init__(self, unit: str = "s", zone: tzinfo = UTC) -> None:
-        self._unit, self._zone = unit, zone
+        self._unit, self.zone = unit, zone
         self._first = ""
         self.are_dates = self.lack_offsets = False
 
+    @property
+    def is_utc(self) -> bool:
+        """Whether dates without an offset are of UTC, where no hour comes twice."""
+        return self.zone is UTC
+
+    def later(self, cell: str) -> float | None:
+        """The second moment of a date in the hour that a clock shows twice; None for any other cell."""
+        if self.zone is UTC or is_number(cell):
+            return None
+        when = datetime.fromisoformat(cell.strip())
+        if when.tzinfo is not None:
+            return None
+        first, second = (when.replace(tzinfo=self.zone, fold=fold).timestamp() for fold in (0, 1))
+        return second if second > first else None
+
     def __call__(self, cell: str) -> float:
-        value, when = _moment(cell, self._unit, self._zone)
+        if self.lack_offsets and self.zone is UTC and len(cell) == _DATE_LENGTH:
+            try:
+                when = datetime.fromisoformat(cell)  # nine of ten cells of such a column
+            except ValueError:
+                when = None
+            if when is not None and when.tzinfo is None and when >= _EPOCH:
+                return (when - _EPOCH).total_seconds()
+        value, when = _moment(cell, self._unit, self.zone)
         is_date = when is not None
         self.lack_offsets |= when is not None and when.tzinfo is None
         if not self._first:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from itertime.spec import Models
+from traces.attempts import Attempt, attempts_text
 from traces.job import Job, submission_key
 from traces.native import unreadable
 from traces.summary import demand
@@ -217,17 +218,52 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
             *_assumptions(log, maker.rules if maker else None),
         ],
         "choices": _choices(rows, done),
+        "gpu_hours": _gpu_hours([rows[i] for i in done], dropped),
         "dropped_by_reason": dict(Counter(row.kind or row.reason for row in dropped).most_common()),
         "dropped": [{"line": row.line, "job_id": row.job_id, "reason": row.reason} for row in dropped],
     }
     return jobs, report
 
 
+def _gpu_hours(rows: list[LoggedJob], dropped: list[Dropped]) -> Report:
+    """GPU-hours of the log: of all runs, by how they ended; of runs after which the job was started again, by
+    why; of dropped rows that state them, by reason; and the hours that jobs were held back before they were
+    eligible to start.
+    """
+    by_end, again, lost = (defaultdict[str, float](float) for _ in range(3))
+    held_s = 0.0
+    for row in rows:
+        if row.eligible_s is not None:
+            held_s += row.eligible_s - row.submit_s
+        for attempt in row.attempts[:-1]:
+            again[attempt.state] += row.gpus * attempt.run_s
+        last_s = row.attempts[-1].run_s if row.attempts else row.run_s
+        by_end[row.state or "not stated"] += row.gpus * last_s
+    for line in dropped:
+        if line.gpu_s:
+            lost[line.kind or line.reason] += line.gpu_s
+    for state, gpu_s in again.items():
+        by_end[state] += gpu_s
+    return {
+        "all": math.fsum(by_end.values()) / 3600,
+        "by_end": _hours(by_end),
+        "started_again": _hours(again),
+        "dropped": _hours(lost),
+        "held_back_h": held_s / 3600,
+    }
+
+
+def _hours(gpu_seconds: Mapping[str, float]) -> dict[str, float]:
+    """Hours by name, the most first."""
+    ordered = sorted(gpu_seconds.items(), key=lambda item: (-item[1], item[0]))
+    return {name: value / 3600 for name, value in ordered if value}
+
+
 def _held_gpu_seconds(rows: list[LoggedJob]) -> float | None:
     """GPU-seconds of the log with its parts of GPUs; None if it does not state them of every such job."""
     if any(row.part_of_gpu and row.held_gpus is None for row in rows):
         return None
-    return math.fsum((row.held_gpus or row.gpus) * (row.duration_s or 0.0) for row in rows)
+    return math.fsum((row.held_gpus or row.gpus) * row.run_s for row in rows)
 
 
 def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
@@ -262,6 +298,13 @@ class _TraceClock:
     def after(self, row: LoggedJob, time_s: float | None) -> float | None:
         """A time of the job, such as its deadline, at its logged distance from the submission."""
         return None if time_s is None else self.submit_s(row) + (time_s - row.submit_s)
+
+    def attempts(self, row: LoggedJob) -> tuple[Attempt, ...]:
+        """The runs of the job, at their logged distance from the submission."""
+        later_s = self.submit_s(row) - row.submit_s
+        return tuple(
+            run._replace(start_s=run.start_s + later_s, end_s=run.end_s + later_s) for run in row.attempts
+        )
 
 
 def _works(
@@ -343,6 +386,22 @@ def _job(row: LoggedJob, work: Work | None, clock: _TraceClock, deadline_factor:
         service=None if work else row.service,
         cpus=_scaled(row.cpus, row.gpus, work),
         host_memory_gb=_scaled(row.host_memory_gb, row.gpus, work),
+        begin_s=clock.after(row, row.begin_s),
+        eligible_s=clock.after(row, row.eligible_s),
+        cancel_s=clock.after(row, row.cancel_s),
+        time_limit_s=row.time_limit_s,
+        account=row.account,
+        partitions=row.partitions,
+        nodes=None if work else row.nodes,
+        gpus_per_node=None if work else row.gpus_per_node,
+        depends=row.depends,
+        name=row.name,
+        array_id=row.array_id,
+        array_limit=row.array_limit,
+        attempts=attempts_text(clock.attempts(row)) if row.attempts else None,
+        suspended_s=row.suspended_s,
+        nice=row.nice,
+        reservation=row.reservation,
     )
 
 
@@ -360,10 +419,12 @@ def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Re
 
 
 def _counts(log: Log, jobs: list[Job], dropped: list[Dropped], left_out: dict[str, int]) -> Report:
-    """Rows by outcome: rows = jobs + dropped + left_out.window + left_out.limit."""
-    rows = len(log.jobs) + len(log.dropped)
-    assert rows == len(jobs) + len(dropped) + sum(left_out.values())
-    return {"rows": rows, "jobs": len(jobs), "dropped": len(dropped), "left_out": left_out}
+    """Rows by outcome: rows = jobs + dropped + left_out.window + left_out.limit + all of joined."""
+    joined = {name: count for name, count in log.joined.items() if count}
+    rows = len(log.jobs) + len(log.dropped) + sum(joined.values())
+    assert rows == len(jobs) + len(dropped) + sum(left_out.values()) + sum(joined.values())
+    counts = {"rows": rows, "jobs": len(jobs), "dropped": len(dropped), "left_out": left_out}
+    return counts | ({"joined": joined} if joined else {})
 
 
 def _plain(selection: Selection) -> Report:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import TableError
+from traces.attempts import Attempt
 from traces.native import MAX_SECONDS, MIN_SECONDS
 
 __all__ = [
@@ -24,14 +26,17 @@ __all__ = [
 
 BESIDE = (
     "estimate_s", "logged_start_s", "logged_end_s", "stated_duration_s", "wait_s", "priority", "weight",
-    "node_names", "cpus", "host_memory_gb",
+    "node_names", "cpus", "host_memory_gb", "eligible_s", "begin_s", "cancel_s", "time_limit_s", "account",
+    "partitions", "nodes", "gpus_per_node", "depends", "name", "array_id", "array_limit", "attempts",
+    "suspended_s", "nice", "reservation",
 )  # fmt: skip
 """Fields without which a row is still a job: values that cannot be used are left out, and counted."""
 
 _NOT_OF_JOBS = (
     "start_s", "end_s", "steps", "step_s", "wait_s", "deadline_after_s", "best_effort", "stated_duration_s",
-    "node_names",
 )  # fmt: skip
+START_TOO_EARLY = "logged start: lies before the submission"
+END_TOO_EARLY = "logged end: lies before the start or the submission"
 _AGREE_S, _AGREE = 1.0, 0.05  # run times that differ by less are the same, which one log may round
 
 
@@ -53,8 +58,11 @@ class LoggedJob:
     `duration_s` None: the log states no run time, as of a job that has not ended; `traces.logs.run_times` may
     find one. `reason`: why a job still waits. `part_of_gpu`: the job held a part of a GPU, which counts as a
     whole GPU; `held_gpus` are then the GPUs with their parts, if the format states them. `logged_start_s` and
-    `logged_end_s`: when it first started and last ended. `on_nodes`: where it ran, if the log names nodes.
-    The other fields are those of `traces.Job`.
+    `logged_end_s`: when it first started and last ended. `node_names`: the nodes on which it ran all of that
+    time; `spans`: where it ran, if that changed. `attempts`: its runs, if it was started more than once;
+    `duration_s` is then the last one. `cluster`: of which it is a job, if the log names several. `raw_id`:
+    the number of a task of an array or of a component, which has another id. `depends`: what the log states,
+    or, once the log is read, with the ids of its jobs. The other fields are those of `traces.Job`.
     """
 
     line: int
@@ -80,22 +88,59 @@ class LoggedJob:
     held_gpus: float | None = None
     min_gpus: int | None = None
     reason: str | None = None
-    on_nodes: tuple[OnNode, ...] = ()
+    spans: tuple[OnNode, ...] = ()
     gpu_fraction: float | None = None
     service: str | None = None
     weight: float = 1.0
     cpus: float | None = None
     host_memory_gb: float | None = None
+    node_names: tuple[str, ...] = ()
+    begin_s: float | None = None
+    eligible_s: float | None = None
+    cancel_s: float | None = None
+    time_limit_s: float | None = None
+    account: str | None = None
+    partitions: str | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    depends: str | None = None
+    name: str | None = None
+    array_id: str | None = None
+    array_limit: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    suspended_s: float | None = None
+    nice: int | None = None
+    reservation: str | None = None
+    cluster: str | None = None
+    raw_id: str | None = None
+
+    @property
+    def on_nodes(self) -> tuple[OnNode, ...]:
+        """Where it ran, if the log names nodes."""
+        if self.spans or not self.node_names or self.logged_start_s is None or self.logged_end_s is None:
+            return self.spans
+        gpus = self.gpus / len(self.node_names)
+        return tuple(OnNode(name, self.logged_start_s, self.logged_end_s, gpus) for name in self.node_names)
+
+    @property
+    def run_s(self) -> float:
+        """The time that it ran, in all of its runs; 0 where the log states none."""
+        if self.attempts:
+            return sum(attempt.run_s for attempt in self.attempts)
+        return 0.0 if self.duration_s is None or self.cancel_s is not None else self.duration_s
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A row that became no job, and why; `kind` is the reason without what differs from row to row."""
+    """A row that became no job, and why; `kind` is the reason without what differs from row to row.
+    `gpu_s`: the GPU-seconds that the row states, if it does.
+    """
 
     line: int
     job_id: str
     reason: str
     kind: str = ""
+    gpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +150,8 @@ class Log:
     `states_deadlines`: whether the format has deadlines; a job without a deadline is then best effort.
     `only_run_times`: its jobs are as long as their run time, so model, batch and iterations tell nothing but
     speeds. `times`: how its times were read, in words. `warnings`: what the user has to know before using the
-    trace.
+    trace. `joined`: the number of rows that belong to a job of another row, by what they are: steps, runs,
+    components. `clusters`: the number of jobs by the name of their cluster, if there are several.
     """
 
     format: str
@@ -117,6 +163,8 @@ class Log:
     times: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     only_run_times: bool = False
+    joined: Mapping[str, int] = field(default_factory=dict)
+    clusters: Mapping[str, int] = field(default_factory=dict)
 
 
 def with_parts(log: Log) -> Log:
@@ -148,14 +196,18 @@ class LogRows:
     def __init__(self, path: Path):
         self.jobs: list[LoggedJob] = []
         self.dropped: list[Dropped] = []
+        self.joined = Counter[str]()
+        self.clusters: Mapping[str, int] = {}
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
         self._path = path
         self._lines: dict[str, int] = {}
         self._left_out = Counter[str]()
         self._compared = self._disagree = 0
 
-    def drop(self, line: int, job_id: object, reason: str, kind: str = "") -> None:
+    def drop(self, line: int, job_id: object, reason: str, kind: str = "", gpu_s: float = 0.0) -> None:
         """Note a row without a job."""
-        self.dropped.append(Dropped(line, str(job_id), reason, kind or reason))
+        self.dropped.append(Dropped(line, str(job_id), reason, kind or reason, gpu_s))
 
     def leave_out(self, reason: str) -> None:
         """Note a value beside the job that cannot be used."""
@@ -182,18 +234,20 @@ class LogRows:
             self.drop(line, job_id, f"the job of line {first_line} again", "the job of another line again")
             return
         if job.logged_start_s is None and _logged_start_s(values) is not None:
-            self.leave_out("logged start: lies before the submission")
+            self.leave_out(START_TOO_EARLY)
         if job.logged_end_s is None and _logged_end_s(values) is not None:
-            self.leave_out("logged end: lies before the start or the submission")
+            self.leave_out(END_TOO_EARLY)
         self._compare(job, values)
         self.jobs.append(job)
 
     def _compare(self, job: LoggedJob, values: dict[str, Any]) -> None:
         """Count a job whose run time, as a number of the log, is not the time from its start to its end."""
         stated_s = values.get("stated_duration_s", values.get("duration_s"))
-        if stated_s is None or job.logged_start_s is None or job.logged_end_s is None:
-            return
-        elapsed_s = job.logged_end_s - job.logged_start_s
+        if stated_s is not None and job.logged_start_s is not None and job.logged_end_s is not None:
+            self.compare(stated_s, job.logged_end_s - job.logged_start_s)
+
+    def compare(self, stated_s: float, elapsed_s: float) -> None:
+        """Count a run time that a row states, and whether it is the time from its start to its end."""
         self._compared += 1
         self._disagree += abs(stated_s - elapsed_s) > _AGREE_S + _AGREE * elapsed_s
 
@@ -213,7 +267,10 @@ class LogRows:
             log,
             jobs=tuple(self.jobs),
             dropped=tuple(self.dropped),
-            assumptions=(*log.assumptions, *left_out),
+            assumptions=(*log.assumptions, *self.notes, *left_out),
+            warnings=(*log.warnings, *self.warnings),
+            joined=dict(self.joined),
+            clusters=self.clusters,
         )
 
 
@@ -228,10 +285,6 @@ def _derived(values: dict[str, Any]) -> dict[str, Any]:
     fields["logged_start_s"] = logged_s if possible else None
     ended_s, first_s = _logged_end_s(values), max(submit_s, logged_s if logged_s is not None else submit_s)
     fields["logged_end_s"] = ended_s if ended_s is not None and first_s < ended_s <= MAX_SECONDS else None
-    names = values.get("node_names") or ()
-    if names and fields["logged_start_s"] is not None and fields["logged_end_s"] is not None:
-        span = (fields["logged_start_s"], fields["logged_end_s"], values["gpus"] / len(names))
-        fields["on_nodes"] = tuple(OnNode(name, *span) for name in names)
     if (after_s := values.get("deadline_after_s")) is not None:
         fields["deadline_s"] = submit_s + after_s
     if values.get("best_effort"):
@@ -280,7 +333,8 @@ class ReadOptions:
     column that holds the tenants, `time_zone` the zone of dates without an offset (such as `Asia/Shanghai`).
     Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
     run time go at the speeds of `speeds`, a log or a folder of throughput tables. `gpu_fractions`: jobs that
-    hold the part of one GPU keep it; else they get a whole one. `services`: instances of services are such;
+    hold the part of one GPU keep it; else they get a whole one. `gpu_resources`: further names of resources
+    that are GPUs, as Slurm's gres.conf or Kubernetes call them. `services`: instances of services are such;
     else they are jobs that do all of their logged work. `host`: jobs keep the cores and the host memory that
     the log states.
     """
@@ -295,3 +349,4 @@ class ReadOptions:
     gpu_fractions: bool = False
     services: bool = False
     host: bool = False
+    gpu_resources: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from .clusters import (
     PHILLY,
     PHILLY_TABLE,
 )
-from .live import KUEUE, PODS, SCONTROL, SLURM, SLURM_JSON, SQUEUE, VOLCANO
+from .live import KUEUE, PODS, VOLCANO
 from .papers import (
     CHRONUS,
     ELASTICFLOW,
@@ -31,6 +31,7 @@ from .papers import (
     SHOCKWAVE,
     TIRESIAS,
 )
+from .slurm import JOBCOMP, SCONTROL, SLURM, SLURM_JSON, SQUEUE
 from .swf import SWF
 
 __all__ = ["FORMATS"]
@@ -41,7 +42,7 @@ FORMATS: Mapping[str, LogFormat] = {
         ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM,
         ACME, KALOS_CONVERTED, PAI, OPENB, DLRM,
         CHRONUS, TIRESIAS, MURI, MURI_RESULTS, MORPHLING, POLLUX, GAVEL, SHOCKWAVE, GAIA,
-        SLURM, SLURM_JSON, SQUEUE, SCONTROL, KUEUE, PODS, VOLCANO, SWF,
+        SLURM, SLURM_JSON, JOBCOMP, SQUEUE, SCONTROL, KUEUE, PODS, VOLCANO, SWF,
     )
 }  # fmt: skip
 """Name -> format. A log of one of them is recognised as that one only."""

@@ -84,7 +84,7 @@ def _values(entry: Any, tenant: str, times: Moments) -> dict[str, Any]:
         "duration_s": gpu_seconds / gpus,
         "logged_start_s": min(run.start_s for run in ran),
         "logged_end_s": max(run.end_s for run in ran),
-        "on_nodes": tuple(OnNode(ip, run.start_s, run.end_s, n) for run in ran for ip, n in run.nodes),
+        "spans": tuple(OnNode(ip, run.start_s, run.end_s, n) for run in ran for ip, n in run.nodes),
         "tenant": _text(entry, tenant),
         "user": _text(entry, "user"),
         "state": _text(entry, "status"),

@@ -134,7 +134,7 @@ def _values(pods: list[_Pod], tenant: str, times: Moments) -> Iterator[Row]:
         "tenant": first_pod.namespace if tenant == "namespace" else first_pod.queue,
         "state": state,
         "reason": pods[-1].waits_for if state == "Pending" else None,
-        "on_nodes": tuple(_on_nodes(gpu_pods)),
+        "spans": tuple(_on_nodes(gpu_pods)),
     }
 
 

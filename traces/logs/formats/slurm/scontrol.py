@@ -1,11 +1,12 @@
 """Slurm's live jobs as `scontrol show job` prints them (scontrol(1), slurm.schedmd.com/scontrol.html).
 
 A job is a record of `Key=Value` pairs that begins with `JobId=`, on several lines with an empty line after
-it, or on one line (`-o`). Used are `JobId, ArrayJobId, ArrayTaskId, UserId, Priority, Account, QOS,
-JobState, Reason, TimeLimit, SubmitTime, StartTime, EndTime, Partition, NumNodes, AllocTRES, ReqTRES, TRES,
-TresPerNode`.
+it, or on one line (`-o`). Used are `JobId, ArrayJobId, ArrayTaskId, ArrayTaskThrottle, HetJobId,
+HetJobOffset, JobName, UserId, Priority, Nice, Account, QOS, JobState, Reason, Dependency, Restarts, RunTime,
+TimeLimit, SubmitTime, EligibleTime, StartTime, EndTime, Partition, NodeList, NumNodes, NumTasks, AllocTRES,
+ReqTRES, TRES, TresPerJob, TresPerNode, TresPerTask, TresPerSocket, Reservation`.
 Dates have no offset. Values of other keys, such as `Command`, may hold spaces. Jobs that have ended stay for
-Slurm's `MinJobAge`, five minutes by default.
+Slurm's `MinJobAge`, five minutes by default, with their last run.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from traces.logs.cells import Moments
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
-from traces.logs.records import RecordsOfJobs, Row, read_records
 from traces.logs.source import Head, LogSource
 
-from .slurm_jobs import ASSUMPTIONS, TENANTS, SlurmJob
+from .stated import SlurmExport, StatedJob, read_export
 
 __all__ = ["SCONTROL"]
 
@@ -32,7 +31,7 @@ _KEYS = (
 
 
 def _matches(head: Head) -> bool:
-    return re.match(r"\s*JobId=\d+\s", head.text) is not None
+    return re.match(r"\s*JobId=\d+\s+(?!UserId=)", head.text) is not None
 
 
 def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:
@@ -49,43 +48,60 @@ def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:
         yield start, pairs
 
 
-def _values(pairs: Mapping[str, str], tenant: str, times: Moments) -> Iterator[Row]:
+def _job(pairs: Mapping[str, str]) -> StatedJob:
     tres = (pairs.get(key, _NONE) for key in ("AllocTRES", "ReqTRES", "TRES"))
-    tasks, array = pairs.get("ArrayTaskId", ""), pairs.get("ArrayJobId", "")
-    job = SlurmJob(
-        job_id=f"{array}_[{tasks}]" if array and tasks else pairs.get("JobId", ""),
+    job_id = _job_id(pairs)
+    return StatedJob(
+        job_id=job_id,
+        raw_id="" if pairs.get("JobId", "") == job_id else pairs.get("JobId", ""),
         state=pairs.get("JobState", ""),
         submit=pairs.get("SubmitTime", ""),
+        eligible=pairs.get("EligibleTime", ""),
         start=pairs.get("StartTime", ""),
         end=pairs.get("EndTime", ""),
         limit=pairs.get("TimeLimit", ""),
-        tres=next((text for text in tres if "gres/gpu" in text), ""),
-        gres=pairs.get("TresPerNode", ""),
+        tres=next((text for text in tres if "gres/" in text), ""),
+        gres={unit: pairs.get(f"TresPer{unit.title()}", "") for unit in ("job", "node", "task", "socket")},
         nodes=pairs.get("NumNodes", ""),
+        tasks=pairs.get("NumTasks", ""),
+        node_names=pairs.get("NodeList", ""),
         account=pairs.get("Account", ""),
         user=pairs.get("UserId", "").partition("(")[0],
         partition=pairs.get("Partition", ""),
         qos=pairs.get("QOS", ""),
         priority=pairs.get("Priority", ""),
         reason=pairs.get("Reason", ""),
+        name=pairs.get("JobName", ""),
+        array_limit=pairs.get("ArrayTaskThrottle", ""),
+        depends=pairs.get("Dependency", ""),
+        nice=pairs.get("Nice", ""),
+        reservation=pairs.get("Reservation", ""),
+        restarts=pairs.get("Restarts", ""),
     )
-    return job.rows(tenant, times)
 
 
-_FORM = RecordsOfJobs(
+def _job_id(pairs: Mapping[str, str]) -> str:
+    """The id that users see."""
+    tasks, array = pairs.get("ArrayTaskId", ""), pairs.get("ArrayJobId", "")
+    if array and tasks and tasks != "N/A":
+        return f"{array}_{tasks}" if tasks.isdigit() else f"{array}_[{tasks}]"
+    if "HetJobId" in pairs:
+        return f"{pairs['HetJobId']}+{pairs.get('HetJobOffset', '0')}"
+    return pairs.get("JobId", "")
+
+
+_FORM = SlurmExport(
     format="scontrol",
     entries=_records,
-    values=_values,
-    name=lambda pairs: str(pairs.get("JobId", "")),
+    job=_job,
+    name=_job_id,
     columns=_KEYS,
-    tenants=TENANTS,
-    assumptions=ASSUMPTIONS,
-    times=("SubmitTime, StartTime, EndTime: dates; TimeLimit: written out",),
+    times=("SubmitTime, EligibleTime, StartTime, EndTime: dates; TimeLimit: written out",),
 )
 
 
 def _read(source: LogSource, options: ReadOptions) -> Log:
-    return read_records(source, _FORM, options)
+    return read_export(source, _FORM, options)
 
 
 SCONTROL = LogFormat("scontrol", "Slurm's live jobs, as scontrol show job prints them", _matches, _read)

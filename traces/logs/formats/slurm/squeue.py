@@ -1,29 +1,31 @@
 """Slurm's queue as `squeue` prints it (squeue(1), slurm.schedmd.com/squeue.html).
 
 The columns are those that `-o` or `-O` (`--Format`) names, by their headings: `JOBID`, `STATE` or `ST`,
-`SUBMIT_TIME`, and the GPUs as `TRES_ALLOC`, or as `TRES_PER_NODE` or `GRES` with `NODES`. Used where they are
-there: `START_TIME`, `END_TIME`, `TIME_LIMIT`, `ACCOUNT`, `USER`, `PARTITION`, `QOS`, `PRIORITY`, `REASON`.
-Cells are separated by `|` or by white space; then the last one may hold spaces. `-O` cuts cells at 20
-characters unless it is told a width. The output without options states neither GPUs nor submissions, so it is
-refused.
+`SUBMIT_TIME`, and the GPUs as `TRES_ALLOC`, or as `TRES_PER_JOB`, `TRES_PER_NODE`, `GRES` with `NODES`,
+`TRES_PER_TASK`, `TRES_PER_SOCKET`. Used where they are there: `ELIGIBLE_TIME, START_TIME, END_TIME,
+TIME_LIMIT, ACCOUNT, USER, PARTITION, QOS, PRIORITY, REASON, NAME, NODELIST, DEPENDENCY, CLUSTER, NICE,
+RESERVATION, TASKS`. Cells are separated by `|` or by white space; then the last one may hold spaces. `-O`
+cuts cells at 20 characters unless it is told a width. The output without options and that of `--start` state
+neither GPUs nor submissions, so they are refused.
+
+`TRES_PER_NODE` is N/A of a job that asked for GPUs in another way, and of one without GPUs. So where only
+that is printed, a running job with N/A may hold GPUs, and the log is refused.
 
 Dates have no offset. `[1-3]` in the id of a pending array are its tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from itertime.errors import TableError
-from traces.logs.cells import Moments
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
-from traces.logs.records import RecordsOfJobs, Row, read_records
 from traces.logs.source import Head, LogSource
 
-from .slurm_jobs import ASSUMPTIONS, TENANTS, SlurmJob
+from .stated import SlurmExport, StatedJob, read_export
 
 __all__ = ["SQUEUE"]
 
@@ -31,24 +33,39 @@ _FIELDS = {
     "job_id": ("JOBID", "ARRAY_JOB_ID"),
     "state": ("STATE", "ST"),
     "submit": ("SUBMIT_TIME",),
+    "eligible": ("ELIGIBLE_TIME",),
     "start": ("START_TIME",),
     "end": ("END_TIME",),
     "limit": ("TIME_LIMIT",),
     "tres": ("TRES_ALLOC", "TRES"),
-    "gres": ("TRES_PER_NODE", "GRES"),
+    "job": ("TRES_PER_JOB",),
+    "node": ("TRES_PER_NODE", "GRES"),
+    "task": ("TRES_PER_TASK",),
+    "socket": ("TRES_PER_SOCKET",),
     "nodes": ("NODES",),
+    "tasks": ("TASKS",),
+    "node_names": ("NODELIST",),
     "account": ("ACCOUNT",),
     "user": ("USER",),
     "partition": ("PARTITION",),
     "qos": ("QOS",),
     "priority": ("PRIORITY",),
     "reason": ("REASON", "NODELIST(REASON)"),
+    "name": ("NAME",),
+    "depends": ("DEPENDENCY",),
+    "cluster": ("CLUSTER",),
+    "nice": ("NICE",),
+    "reservation": ("RESERVATION",),
 }
 """What a job is made of -> the headings that state it, the best first."""
 
-_REMEDY = "print the queue with squeue -a --json, or name the columns: squeue -a -r -o '{}'".format(
-    "%i|%a|%u|%P|%q|%T|%V|%S|%e|%l|%D|%b|%Q|%r"
+_UNITS = ("job", "node", "task", "socket")
+_COLUMNS = (
+    "JobArrayID Account UserName Partition QOS State SubmitTime EligibleTime StartTime EndTime TimeLimit "
+    "NumNodes tres-alloc PriorityLong Reason Dependency"
 )
+COMMAND = "squeue -a -r -O '{}'".format(",".join(f"{name}:200|" for name in _COLUMNS.split()))
+_REMEDY = f"print the queue with squeue -a --json, or name the columns: {COMMAND}"
 
 
 def _matches(head: Head) -> bool:
@@ -87,27 +104,28 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
         if set(headings) & set(names)
     }
     missing = [_FIELDS[field][0] for field in ("job_id", "state", "submit") if field not in places]
-    if "tres" not in places and not {"gres", "nodes"} <= places.keys():
+    if not {"tres", "job"} & places.keys() and not {"node", "nodes"} <= places.keys():
         missing.append("TRES_ALLOC (or TRES_PER_NODE and NODES)")
     if missing:
         raise TableError(f"{source.path}:1: missing column {', '.join(missing)}; {_REMEDY}")
 
-    def values(row: Any, tenant: str, times: Moments) -> Iterable[Row]:
+    def job(row: Any) -> StatedJob:
         if len(row) != len(names):
             raise ValueError(f"has {len(row)} cells where the header has {len(names)}")
-        return SlurmJob(**{field: row[index] for field, index in places.items()}).rows(tenant, times)
+        texts = {field: row[index] for field, index in places.items()}
+        gres = {unit: texts.pop(unit) for unit in _UNITS if unit in texts}
+        return StatedJob(**texts, gres=gres, says_all_gpus="tres" in places)
 
-    form = RecordsOfJobs(
+    form = SlurmExport(
         format="squeue",
         entries=_rows,
-        values=values,
+        job=job,
         name=lambda row: str(row[places["job_id"]]) if len(row) == len(names) else "",
         columns=tuple(names[place] for place in places.values()),
-        tenants=TENANTS,
-        assumptions=ASSUMPTIONS,
         times=("SUBMIT_TIME, START_TIME, END_TIME: dates; TIME_LIMIT: written out",),
+        command=_REMEDY,
     )
-    return read_records(source, form, options)
+    return read_export(source, form, options)
 
 
 SQUEUE = LogFormat("squeue", "Slurm's queue, as squeue -o or -O prints it", _matches, _read)
