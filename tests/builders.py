@@ -1,7 +1,5 @@
 """Jobs, policies and set-ups that many tests make in the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -2,8 +2,6 @@
 takes.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping

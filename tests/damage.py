@@ -1,7 +1,5 @@
 """Damaged files, as tests of what programs do with them make them."""
 
-from __future__ import annotations
-
 import random
 
 __all__ = ["ODD", "damaged"]

@@ -2,8 +2,6 @@
 that keeps its reservations.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from copy import copy
 from random import Random

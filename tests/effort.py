@@ -2,8 +2,6 @@
 CLUSTERSIM_EXAMPLES=all; and a part of the combinations of parametrised tests, all with `-m ""`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from itertools import product

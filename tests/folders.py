@@ -1,7 +1,5 @@
 """Run folders that were changed by hand, with hashes made anew: what a deliberate hand would hand over."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

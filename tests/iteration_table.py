@@ -1,7 +1,5 @@
 """A valid iteration table of one row, as fixtures that the conftest files of tests of such tables import."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

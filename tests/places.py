@@ -1,7 +1,5 @@
 """Where the repository lies, and the published data beside it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

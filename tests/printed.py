@@ -1,7 +1,5 @@
 """What a program prints beside what a page shows: the same words, and numbers that are nearly equal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple

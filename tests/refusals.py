@@ -15,8 +15,6 @@ another call returns as `{call: module:name, args: ..., kwargs: ...}`, a class a
     python -m tests.refusals FILE...     # write what is said now into the files, and change nothing else
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Iterator

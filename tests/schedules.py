@@ -26,8 +26,6 @@ A script is asked at each of its times. Runs in which every job finishes are aud
     python -m tests.schedules FILE...     # write what happens now into the files, and change nothing else
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -19,8 +19,6 @@ file. Commands run in an empty folder. `ROOT` stands for the repository, `<s>` f
     python -m tests.sessions FILE...     # write what commands print now into the files
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -2,8 +2,6 @@
 and texts of programs and files that tests write: `*/texts.yaml`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

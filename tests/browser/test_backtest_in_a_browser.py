@@ -1,7 +1,5 @@
 """The page of a backtest as a reader sees it, in Chromium; the fixture `opened` finds no complaint."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a grid in a browser: charts, tables, links, on a screen and on a phone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

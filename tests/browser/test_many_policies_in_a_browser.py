@@ -1,7 +1,5 @@
 """The report of more policies than a legend can hold: one choice of a policy, names that show curves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

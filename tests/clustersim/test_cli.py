@@ -1,7 +1,5 @@
 """The command line where a session (`sessions/`) cannot show it: interrupts, faults, what is imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

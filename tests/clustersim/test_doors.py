@@ -1,7 +1,5 @@
 """One question at every door: the best plan of a model on so many GPUs, its seconds, and its nodes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

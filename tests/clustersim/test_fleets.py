@@ -1,7 +1,5 @@
 """Fleets: types, precisions, frameworks and prices of nodes, and several clusters in one file."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import replace

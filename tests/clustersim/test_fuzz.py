@@ -1,7 +1,5 @@
 """Damaged files: whatever a file holds, a command ends with an exit code of the contract and no traceback."""
 
-from __future__ import annotations
-
 import csv
 import random
 import shlex

@@ -1,7 +1,5 @@
 """A run leaves no garbage and restores the settings of the garbage collector."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 

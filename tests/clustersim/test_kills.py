@@ -3,8 +3,6 @@
 All 105 kills take some minutes of CPU:  python -m pytest -m long tests/clustersim/test_kills.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

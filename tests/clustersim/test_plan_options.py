@@ -1,7 +1,5 @@
 """Jobs that state options of their plans: planners, policies, records, audits, reports, and the network."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """What is said of wrong inputs, word for word (`refusals/`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Schedules worked out by hand (`schedules/`): the whole log of each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions of `clustersim` on the command line: exit codes, and every word that is printed (`sessions/`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@ first, and things as the subject. Every page is in the navigation of the site, a
 the figures of the pages that its rows name.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ A case names what `reads` the file, the `path`, the `files` that lie there, and 
 `python -m tests.files.refused_files` writes the errors anew; what has changed is then read in the difference.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may stand where a file should: readers end at once, say so, and follow links to files."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

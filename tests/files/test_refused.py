@@ -1,7 +1,5 @@
 """Wrong files of every kind: the error names the file, the place, the value and the remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The features of a simulator, each as a function that changes the scene of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random

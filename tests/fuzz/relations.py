@@ -11,8 +11,6 @@ Multiplying by two is exact in floating point, so doubled times are compared to 
 hold for all policies, as none looks ahead, with the exceptions that each states.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace

@@ -12,8 +12,6 @@ of the policies, so that all policies meet all features; further features are dr
 are twice as many, more jobs, and half of the scenes give their policy another value of a parameter.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import tempfile

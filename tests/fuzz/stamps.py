@@ -1,7 +1,5 @@
 """Whether the stamp of a state moves with everything that a policy may decide by."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 from clustersim.scheduler import Proposal, Scheduler, State

@@ -5,8 +5,6 @@ A long run simulates a scene four to six times: as it is, with its rows shuffled
 it has, and some in a replay. The default run has one relation for every second scene.
 """
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections.abc import Iterator

@@ -16,8 +16,6 @@ much and why. The hashes hold for the versions of `constraints.txt` on x86-64; a
 last bits.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

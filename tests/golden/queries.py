@@ -1,7 +1,5 @@
 """Questions to the predictor and to the search, drawn over models, systems and plans by a fixed seed."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -2,8 +2,6 @@
 against (`scenarios.yaml`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """The golden set of `golden_set.py`: every run, and each tenth prediction and search by default."""
 
-from __future__ import annotations
-
 import platform
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """An installed wheel has every file that the packages read, and set-up files agree with each other."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import tomllib

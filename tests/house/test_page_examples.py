@@ -3,8 +3,6 @@
 CI runs the README's commands in a fresh clone. Here its commands exist, and what takes long is `long`.
 """
 
-from __future__ import annotations
-
 import csv
 import doctest
 import importlib.util
@@ -44,9 +42,16 @@ def slow(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.long] if name in SLOW_PAGES else []
 
 
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for curves of plans, which pages share as commands of a user do."""
+    return tmp_path_factory.mktemp("curves")
+
+
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folder(tmp_path: Path, curves: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.symlink(ROOT / "traces", tmp_path / "traces")  # the sample log, where a clone has it
+    monkeypatch.setenv("ITERTIME_CACHE", str(curves))
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,7 +1,5 @@
 """Tables of pages have what the code has: settings, columns, formats and keys; and files that they show."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

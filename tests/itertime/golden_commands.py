@@ -7,8 +7,6 @@ them. `python -m tests.itertime.golden_commands` writes the output anew; what ha
 difference, line by line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -2,8 +2,6 @@
 with the key that does; each option does, and a note says where it does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import cache

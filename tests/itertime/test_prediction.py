@@ -4,8 +4,6 @@ The measured figures are in docs/itertime.md; `benchmarks/bench_itertime.py` pri
 plausible are wide and assumed: they catch a broken profile, or a part that is missing or counted twice.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The rules of rigid policies in plain words, from their papers and `docs/policies/`, for `plain_world`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any

@@ -2,8 +2,6 @@
 the schedules of random traces of rigid jobs in whole seconds under a policy, without overheads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random

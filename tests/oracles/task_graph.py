@@ -1,7 +1,5 @@
 """The task graph of an iteration as the oracle of its prediction."""
 
-from __future__ import annotations
-
 import pytest
 
 from itertime.prediction import Prediction, predict

@@ -4,8 +4,6 @@ A key that changes may pass another between two events. The policies must decide
 moment: every job must run from the same second to the same second under both.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from random import Random

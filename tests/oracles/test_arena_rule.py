@@ -2,8 +2,6 @@
 words it.
 """
 
-from __future__ import annotations
-
 import math
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules that look at no more jobs than needed decide like plain rules that look at every job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any

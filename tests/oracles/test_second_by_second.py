@@ -3,8 +3,6 @@
 Every job must run from the same second to the same second under both, on random traces full of ties.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import inf

@@ -1,7 +1,5 @@
 """Sia's decisions in whole runs against all assignments, by the costs that `docs/policies/sia.md` states."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from random import Random

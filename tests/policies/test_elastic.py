@@ -1,7 +1,5 @@
 """Policies of elastic jobs and of groups: rules against definitions, plain rewrites, all small cases."""
 
-from __future__ import annotations
-
 import csv
 import os
 import subprocess

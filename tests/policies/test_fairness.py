@@ -1,7 +1,5 @@
 """Fairness: Gandiva_fair's tickets, trades and turns; Themis and Shockwave by hand; AlloX's least total."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from itertools import product

@@ -1,7 +1,5 @@
 """HiveD and PAL: plain rewrites of their rules, virtual clusters kept safe, brute force over placements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from random import Random

@@ -1,7 +1,5 @@
 """Promises and prices: EDF, Chronus, ElasticFlow, priced policies: guarantees, and every decision."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from itertools import combinations

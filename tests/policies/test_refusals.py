@@ -1,7 +1,5 @@
 """What is said of wrong parameters of policies, word for word (`refusals/`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What every policy must pass; simple policies' rules by hand; what EASY and conservative guarantee."""
 
-from __future__ import annotations
-
 import doctest
 from collections import Counter
 from dataclasses import replace

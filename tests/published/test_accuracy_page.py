@@ -1,7 +1,5 @@
 """The page on accuracy: what its program writes, and that the page in the repository is whole."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import json

@@ -2,8 +2,6 @@
 up to date.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import arena_plans as study

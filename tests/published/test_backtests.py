@@ -2,8 +2,6 @@
 vcvGl, whose backtest is refused.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The study of BERT: its inputs, its arithmetic, the order of submissions, and that its page is fresh."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """vTrain's multi-tenant study: its page is what its rows give, its claims hold in them, a few runs anew."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The comparison with ElasticFlow's artifact: its page states what its program prints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

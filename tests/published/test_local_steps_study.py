@@ -1,7 +1,5 @@
 """The study of training over several sites: its arithmetic, its answers, and that its page is up to date."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

@@ -1,7 +1,5 @@
 """The study of the method on one GPU: its page is fresh, and kernels alone predict its trainings."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 from experiments import method

@@ -1,7 +1,5 @@
 """The study of Morphling's placements: its arithmetic, the figures of its page, and plans it cannot see."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The cost study of MT-NLG 530B: its space, its arithmetic, its answer, and that its page is up to date."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The study of Muri's testbed: its constants on jobs made by hand, and its figures from the logs."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The study of 1-bit Adam: its limits on measured throughputs, its arithmetic, and that its page is fresh."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

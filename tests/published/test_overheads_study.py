@@ -1,7 +1,5 @@
 """The study of overheads, failures and contention: its page is what its runs give; a few runs anew."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

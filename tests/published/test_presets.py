@@ -1,7 +1,5 @@
 """The bundled presets come out of the published data again, and the page has their distances."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

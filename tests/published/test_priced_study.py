@@ -1,7 +1,5 @@
 """The study of `priced`: its page is what its table gives, and what it claims holds there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every start and finish that two independent simulators compute for 1,000 jobs on 1,024 GPUs."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What resizes cost elasticflow and vtrain-aware: the accounting; and that the table comes out again."""
 
-from __future__ import annotations
-
 from math import fsum
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs of studies: the files that they write and print, with a picture where matplotlib is installed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path

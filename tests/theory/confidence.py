@@ -2,8 +2,6 @@
 Analysis, section 9.4.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

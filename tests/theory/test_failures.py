@@ -6,8 +6,6 @@ Systems 22, 2006, section 3). Failures may strike during work, saves and restart
 are Student's over independent seeds.
 """
 
-from __future__ import annotations
-
 from math import exp
 
 import numpy as np

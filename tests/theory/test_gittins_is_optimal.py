@@ -1,7 +1,5 @@
 """The Gittins index against the best that can be done without knowing sizes, found by dynamic programming."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 

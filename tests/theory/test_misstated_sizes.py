@@ -5,8 +5,6 @@ left of an exponential job is exponential (Kleinrock, Queueing Systems II, 1976,
 sizes, shortest remaining time first is optimal (Schrage 1968). Statements with errors lie between.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 

@@ -18,8 +18,6 @@ variables to increase the efficiency of Monte Carlo simulations", Management Sci
 arrived, and the wait of the same jobs under FIFO, whose mean Pollaczek and Khinchine give.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise

@@ -5,8 +5,6 @@ The confidence intervals are Student's over independent replications (Law, Simul
 section 9.4.2), each started empty and with its first jobs left out.
 """
 
-from __future__ import annotations
-
 from math import factorial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`import_log` with the options of reading as keywords, as tests write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A planner whose iteration times a test can work out in its head."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Parts of a trace and scaled traces; errors in stated work, and predictors of run times, by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp, log
 from statistics import NormalDist

@@ -1,7 +1,5 @@
 """What is said of wrong recipes, tables, presets, logs and options, word for word (`refusals/`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Allocations from the event log, the GPUs they are drawn on, and where the GPU time of a run went."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
 from pathlib import Path

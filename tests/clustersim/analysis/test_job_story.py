@@ -1,7 +1,5 @@
 """Stories of jobs that no session can show: sums, and what is read. Words: `explain.yaml`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import fsum

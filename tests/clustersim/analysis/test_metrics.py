@@ -1,7 +1,5 @@
 """Metrics: by hand, laws, the page that documents them; paired differences and their corrections."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

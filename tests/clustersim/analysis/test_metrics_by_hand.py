@@ -4,8 +4,6 @@ Two GPU types, nodes that fail, jobs that fail, are declined, can never run, gro
 end. Nothing here looks at `usage.csv` or at a record, or calls the code that makes them and the metrics.
 """
 
-from __future__ import annotations
-
 import csv
 import statistics
 from collections import Counter

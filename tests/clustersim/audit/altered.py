@@ -4,8 +4,6 @@ The hashes are made anew, as a careful forger would. Each column and each entry 
 little and by a lot; so is an empty one, which then states something.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

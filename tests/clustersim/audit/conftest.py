@@ -1,7 +1,5 @@
 """The command, and what makes a single pass hard: blocks of few rows, and hashes that tell few jobs apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

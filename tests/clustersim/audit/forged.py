@@ -24,8 +24,6 @@ does not prove; or `refused`: what is said of a value that no program writes.
     python -m tests.clustersim.audit.forged FILE...     # write what the audit finds now into the files
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Whatever value of a run folder is altered, the audit notices it if it states a fact."""
 
-from __future__ import annotations
-
 import shutil
 from collections import defaultdict
 from functools import cache

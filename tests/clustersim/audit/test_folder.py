@@ -1,7 +1,5 @@
 """`clustersim check`: sound folders pass, and every rule notices a falsified folder."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

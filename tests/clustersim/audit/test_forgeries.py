@@ -4,8 +4,6 @@ of the honest run and new hashes.
 `check` knows the jobs, the cluster and all costs; only `--replay` knows the decisions of the policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

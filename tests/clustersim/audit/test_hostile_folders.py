@@ -2,8 +2,6 @@
 file fills the memory.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -2,8 +2,6 @@
 runs are in `forgeries/`, with the first violation of every rule that notices.
 """
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`clustersim check --replay`: the same run again, byte for byte, or the differences."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterator

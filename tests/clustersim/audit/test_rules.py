@@ -1,7 +1,5 @@
 """What rules of `clustersim check` say where a folder alone does not decide. Falsified runs: `forgeries/`."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

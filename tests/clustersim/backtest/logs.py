@@ -1,7 +1,5 @@
 """Logs of which the truth is known: what a policy did with random jobs on a cluster of ours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Backtests of logs of which the truth is known, and capacity, start-up and use by hand."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace

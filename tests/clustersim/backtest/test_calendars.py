@@ -1,7 +1,5 @@
 """Calendars from logs: outages that are known, found again."""
 
-from __future__ import annotations
-
 import csv
 import json
 from datetime import UTC, datetime

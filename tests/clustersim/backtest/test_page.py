@@ -1,7 +1,5 @@
 """The report page of a backtest."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

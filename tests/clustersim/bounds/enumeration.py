@@ -1,7 +1,5 @@
 """The best schedules of tiny instances, by trying all of them in discrete time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """Bounds: cases by hand, any prices are valid, and no run is better."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache

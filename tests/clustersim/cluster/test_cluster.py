@@ -1,7 +1,5 @@
 """Shapes of clusters, sets of nodes, and free GPUs, cores and host memory against plain models."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

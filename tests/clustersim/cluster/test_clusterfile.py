@@ -1,7 +1,5 @@
 """Cluster files: their meaning, and errors that name file, key, value and remedy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Help, tables on terminals of any width, and what commands of traces and grids write."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

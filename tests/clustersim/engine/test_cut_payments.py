@@ -2,8 +2,6 @@
 there is a checkpoint. Examples are in `schedules/cut_payments.yaml`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

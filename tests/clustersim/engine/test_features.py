@@ -2,8 +2,6 @@
 `audit/forgeries`.
 """
 
-from __future__ import annotations
-
 from math import inf
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cores and host memory of nodes: under no policy a job gets GPUs without them, and the audit proves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction

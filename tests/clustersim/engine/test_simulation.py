@@ -2,8 +2,6 @@
 with nodes that fail. Whole logs are in `schedules/simulation.yaml` and `node_events.yaml`.
 """
 
-from __future__ import annotations
-
 from math import fsum, nextafter
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures and traces for Perfetto: they show the run, and the same run gives the same bytes."""
 
-from __future__ import annotations
-
 import builtins
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Outages of nodes: their distributions against theory, that they depend on the seed alone, and calendars."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from math import gamma, inf

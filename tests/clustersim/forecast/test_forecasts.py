@@ -1,7 +1,5 @@
 """Forecasts that are known without a simulation, states of live queues, and the past jobs of run times."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A trace, a grid over it, and policies that do harm, in the current folder."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import chdir
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Grids in processes of their own, and what their folders hold."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

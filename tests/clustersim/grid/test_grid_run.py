@@ -1,7 +1,5 @@
 """Grid files and `clustersim grid` from end to end: keys, what is made, kept, given up, said; kills."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

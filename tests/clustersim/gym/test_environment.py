@@ -1,7 +1,5 @@
 """The environment: Gymnasium's own check, rewards that add up to metrics, actions, agents as policies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a notebook meets: tables, pictures, reports, and grids given as mappings."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Seconds of starts, restarts and periodic checkpoints: closed forms, limits, a walk through the cycles."""
 
-from __future__ import annotations
-
 import csv
 from datetime import datetime
 from math import exp, inf, sqrt

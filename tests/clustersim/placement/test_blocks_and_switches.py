@@ -1,7 +1,5 @@
 """The placers `topology` and `buddy` on random clusters with leaf switches, against brute force."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """Properties of all placers, on random clusters with random jobs on them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hypothesis import given, settings

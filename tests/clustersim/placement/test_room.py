@@ -1,7 +1,5 @@
 """Rooms: which of the free GPUs a job gets."""
 
-from __future__ import annotations
-
 from clustersim.cluster import Capacity, Cluster, HostDemand, SharedPlacement, cluster_of, node_set
 from clustersim.placement import LimitedRoom, Room, SharedGpuRoom, placer
 

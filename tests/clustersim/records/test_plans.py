@@ -1,7 +1,5 @@
 """What a run says about the plans it used."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

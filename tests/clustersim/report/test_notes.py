@@ -1,7 +1,5 @@
 """Notes on runs, words for readers, and the parts of a report beyond the headline."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """The report: its numbers, words and looks, and that no text of a trace becomes markup or code."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """The files of a run: the event log while it grows, and tables that are written a block at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The run folder: what is written reads back, hostile text does no harm, failures leave no half of a run."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Policies by name and in files, models of the user, and the files on which a run depends."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

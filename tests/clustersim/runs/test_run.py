@@ -1,7 +1,5 @@
 """From a trace and settings to a run, its bound, and comparisons."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, replace

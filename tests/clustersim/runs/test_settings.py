@@ -1,7 +1,5 @@
 """Settings: what they mean and resolve to; changed systems and estimates: in manifests, proofs, replays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from math import log

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: what has happened is kept, whole, and marked."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Work left, curves and costs of changes, as a view states them, and look-aheads: what the engine does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Clusters of several GPU types: where jobs run, how fast, and which requests a policy may make."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 of one key in four decisions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any, cast

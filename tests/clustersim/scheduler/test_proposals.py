@@ -1,7 +1,5 @@
 """Drafts in any order of calls, and their searches against definitions: no GPU twice, gangs whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

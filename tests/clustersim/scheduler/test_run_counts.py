@@ -1,7 +1,5 @@
 """`Proposal.run`: jobs with GPU counts, most important first, as a draft that runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random

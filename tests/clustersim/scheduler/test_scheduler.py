@@ -1,7 +1,5 @@
 """The rules of proposals and of what a policy may see."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What policies see: of jobs that misstate their work the statement, and never the truth; past and quotas."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures of a run: those along its log equal a plain replay of its events, at any time."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from time import monotonic

@@ -1,7 +1,5 @@
 """What the server answers, and to whose questions: nothing without the cookie, and no file outside."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

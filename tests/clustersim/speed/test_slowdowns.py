@@ -3,8 +3,6 @@ measurements.
 Whole runs are in `schedules/slowdowns.yaml`, falsified ones in `audit/forgeries`.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 from collections import defaultdict

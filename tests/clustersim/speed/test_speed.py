@@ -1,7 +1,5 @@
 """The speeds of jobs from throughput tables (hostile ones too), planners, durations, and of running jobs."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Collection

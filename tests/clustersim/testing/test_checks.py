@@ -1,7 +1,5 @@
 """Checks for authors of policies, on policies and logs that are broken; `policies new`, `--keep`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The tables of balancing, convergence and frameworks are what the programs print; medians, hostile input."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The builder, its fits and tables collected here: known coefficients, bad tables, the shipped profile."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Intervals, errors by GPU, extrapolation of profiles: statistics, and coverage of left-out sets."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

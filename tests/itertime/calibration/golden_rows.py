@@ -6,8 +6,6 @@ assumed, as far as they differ from a plain one, or the reason to skip the row, 
 the difference, line by line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path

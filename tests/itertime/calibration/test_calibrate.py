@@ -1,7 +1,5 @@
 """Calibration recovers known constants and holds out honestly; validation: statistics and accuracy."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Rows of any source and model, and of BERT tables: what columns mean, what is skipped, what runs use."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import logging

@@ -1,7 +1,5 @@
 """The commands: their documents, exit codes and what they print; and what is said of wrong inputs."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every plan that is shown can be predicted again by the command that is shown with it."""
 
-from __future__ import annotations
-
 import json
 import random
 import shlex

@@ -1,7 +1,5 @@
 """Collectives: the ring and tree formulas, the sharing of NICs, and a published curve between two nodes."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import itertools

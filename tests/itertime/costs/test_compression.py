@@ -1,7 +1,5 @@
 """Compressed exchanges against their volumes, kernels counted one by one, and published ratios."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Samples of different lengths, and the CPU that issues kernels, which is a floor below passes."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

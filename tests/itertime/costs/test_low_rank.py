@@ -1,7 +1,5 @@
 """Low-rank matrices beside frozen weights, and training in 32 bit with TF32."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory: formulas of the papers, what each feature and offloading frees, and runs that did fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Experts, compressed keys, windows, widths of heads: what is conserved, known limits, and sums by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The optimizer's step and gradient clipping: bytes, launches, states, and what they exchange."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Groups of different sizes for weights, gradients and states; workers that exchange now and then."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Stage costs: splits of layers, recomputation, parallelism of all kinds, against what papers derive."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """Atomic writes replace whole files; YAML is data within limits, and errors name a line and a reason."""
 
-from __future__ import annotations
-
 import os
 import stat
 import time

@@ -1,7 +1,5 @@
 """Tables: Parquet with bounded memory, and text that no spreadsheet evaluates."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The largest model of a budget of GPU-days; days and dollars of a training."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

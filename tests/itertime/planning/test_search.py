@@ -1,7 +1,5 @@
 """The search: complete, correct, pruned without a loss; planners: rules, curves, and curves kept on disk."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

@@ -5,8 +5,6 @@ Samsung 25.06 and 22.32 s, NVIDIA 33.45 and 25.25 s, Azure 39.38 s (mlcommons/tr
 Steps are an input, and nothing is fitted to these runs. Samsung's steps by the table are Samsung's own.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

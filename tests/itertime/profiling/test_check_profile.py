@@ -1,7 +1,5 @@
 """Each check of a profile finds the damage that it is for, and nothing in the shipped profiles."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """`itertime profile collect`: a table of this machine's operators, how it goes on, and its refusals."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import itertools

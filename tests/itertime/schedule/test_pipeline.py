@@ -1,7 +1,5 @@
 """The pipeline: known results, bounds, and the recurrence against the plain task graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

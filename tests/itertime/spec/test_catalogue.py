@@ -1,7 +1,5 @@
 """The shipped models have the published parameters; plans and batches of plans; tables of sample lengths."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The shipped profiles: properties of their formulas, published rates, precisions, variants of a chip."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Systems and frameworks, shipped and of users, and what their values do; files that extend others."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The whole iteration: formulas against the task graph, with every feature and option on; the trace."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields, replace

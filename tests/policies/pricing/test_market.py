@@ -2,8 +2,6 @@
 of jobs that do more than they state.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Gavel's rounds: how shares of time become schedules, and what each policy makes of a queue."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The calendar of free GPUs against a plain model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from random import Random
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Our policies with what other programs do differently, to show that nothing else differs."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import floor, inf

@@ -1,7 +1,5 @@
 """batsched and Alea: the starts of first come, first served and of backfilling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """ElasticFlow's artifact on its own trace: deadlines met, and job completion times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 simulator on 80 jobs: completion times.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/peers.md is what its command writes; and AFS as another group wrote it gives the same GPUs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

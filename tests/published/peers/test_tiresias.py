@@ -1,7 +1,5 @@
 """The simulator of Tiresias' authors: every start, end and preemption, where the rules are the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Presets fitted to traces of known processes find them again, and survive their file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -6,8 +6,6 @@ the log. `python -m tests.traces.logs.golden_logs` writes the results anew; what
 the difference, line by line.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """What live systems say of one job, made up: of ten minutes on a GPU."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every format by hand: a few rows, and the jobs that they are; how logs are laid out; what is hostile."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

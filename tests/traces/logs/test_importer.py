@@ -1,7 +1,5 @@
 """Logs become jobs: what selections and rules change; elements of JSON lists from any window."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

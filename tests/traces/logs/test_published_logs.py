@@ -1,7 +1,5 @@
 """Published logs against data frames and plain loops over the file; and that no log is left out."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

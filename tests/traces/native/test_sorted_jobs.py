@@ -1,7 +1,5 @@
 """Traces on disk: the jobs of `read_trace` in order of submission, from every kind of file and from pipes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

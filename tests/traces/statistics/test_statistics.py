@@ -1,7 +1,5 @@
 """A trace in numbers, by hand; and distances of traces, against scipy."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whatever is generated can be read; presets, and services as instances that come and go."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from itertools import pairwise

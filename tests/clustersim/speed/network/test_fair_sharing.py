@@ -1,7 +1,5 @@
 """Max-min fair shares: by definition, by the textbook algorithm, and after any sequence of small changes."""
 
-from __future__ import annotations
-
 import doctest
 from collections.abc import Mapping, Sequence
 from math import fsum

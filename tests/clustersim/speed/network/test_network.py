@@ -1,7 +1,5 @@
 """The layout of a placement, the time of an iteration in it, and runs in which speeds depend on both."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Packs, strata and dealing, and the slowest rank: published figures, small cases in full, laws."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

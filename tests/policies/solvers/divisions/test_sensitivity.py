@@ -1,7 +1,5 @@
 """Division by sensitivity: a slow model of the rule, and the optimum of small instances."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
