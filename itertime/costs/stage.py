@@ -108,7 +108,7 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     parts = _layers_s(workload, micro_batch)
     if plans.offload_layers.any():
         work = sum(parts.values(), np.zeros(layers.shape))
-        parts["offload_comm"] = np.maximum(activation_copies_s(workload) - work, 0.0)
+        parts["offload_comm"] = activation_copies_s(workload) - work
     parts["fsdp_comm"] = shards.exposed
     if framework.contention:
         dispatch_contention = parts.get("contention", 0.0)  # of dispatch, in the layers
@@ -119,21 +119,25 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
     parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
-    if "launch" in parts:
-        _hide_ends(parts, plans, shards)
+    filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
+    if plans.offload_layers.any():  # a wait that an end of the model fills is no time of the layers
+        parts["offload_comm"] = np.maximum(parts["offload_comm"] + filled_waits, 0.0)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
     return parts
 
 
-def _hide_ends(parts: Parts, plans: PlanBatch, shards: _Shards) -> None:
+def _hide_ends(parts: Parts, plans: PlanBatch, shards: _Shards) -> Array:
     """Shortens embedding and head by the time that the GPU would wait for the launches of their chunk, and
-    for nothing else.
+    for nothing else. Returns the seconds of these waits that they fill, (4, plans).
     """
+    filled_waits = np.zeros(parts["launch"].shape)
     idle = np.maximum(_at_ends(parts["launch"] - shards.behind_launches, plans.interleave), 0.0)
     for end in ("embedding", "head"):
         hidden = np.minimum(parts[end], idle)
         parts[end] = parts[end] - hidden
         idle = np.where(plans.interleave == 1, idle - hidden, idle)
+        filled_waits = filled_waits + hidden
+    return filled_waits
 
 
 def _idle(workload: Workload, micro_batch: Pass, parts: Parts, shards: _Shards) -> Array:

@@ -176,6 +176,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
             np.where(dense > 0, np.maximum(live, dense_activations.live), live),
             dense_activations.live,
         )
+    live = np.where(layers > 0, live, 0.0)  # the last stage may have the head alone
     if plans.offload_layers.any():
         mean_layer = kept_by_stage / np.maximum(layers, 1)
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer

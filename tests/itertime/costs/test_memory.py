@@ -10,6 +10,7 @@ from itertime.costs import Memory, Workload, memory
 from itertime.costs.activation_copies import activation_copies_s
 from itertime.costs.memory import activations_of
 from itertime.costs.offload import offloaded_step
+from itertime.spec import Site
 from tests.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -197,6 +198,14 @@ def link(system, gb_per_s):
     return replace(system, gpu_cpu_bytes_per_s=gb_per_s * 1e9)
 
 
+@pytest.mark.parametrize("recompute", ["none", "elementwise", "full"])
+def test_a_last_stage_without_layers_holds_its_input_and_the_logits(recompute):
+    model = load_model("bloom-560m").with_seq_len(131_072)
+    plan = Plan(8, 4, 1, 1, 64, recompute=recompute, sequence_parallel=True, split="compute")
+    parts = predict(model, plan, load_system("dgx-h200")).memory_parts
+    assert parts["activations"] == pytest.approx(2 * 131_072 * model.hidden / 8)
+
+
 def test_copies_take_as_long_as_their_bytes():
     plan = replace(PLAN, offload_layers=4)
     kept = activations_of(workload(plan)).kept[0]
@@ -214,6 +223,9 @@ def test_a_link_that_is_fast_enough_costs_nothing_and_a_slow_one_its_excess():
     copied = 2 * activation_copies_s(workload(plan, system=link(SYSTEM, 1)))[-1, 0]
     layers = sum(usual.breakdown[part] for part in ("gemm", "attention", "elementwise"))
     assert slow.breakdown["offload_comm"] == pytest.approx(copied - layers, rel=1e-6)
+    # Beside slow copies, waits for launches cost nothing; those that embedding and head fill hide no copies.
+    waiting = replace(link(SYSTEM, 1), site=Site(launch_s=1e-3))
+    assert predict(MODEL, plan, waiting).iteration_s == pytest.approx(slow.iteration_s, rel=1e-9)
 
 
 @pytest.mark.parametrize(("plan", "count", "in_flight"), [(PLAN, 1, 1), (PLAN, 32, 1), (PIPELINE, 8, 4)])
