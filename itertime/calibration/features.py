@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.spec import DISPATCHERS, list_frameworks
+from itertime.io import names_file
+from itertime.spec import DISPATCHERS, list_frameworks, load_framework
 
 from .conventions import conventions_of, graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
 from .table import Cells
@@ -218,12 +219,15 @@ def _zero_stage(row: Cells, assumed: list[str]) -> int:
 
 def _framework(row: Cells, assumed: list[str]) -> str:
     """The framework that the row, its site, or the text on its source names. torchtitan compiles only if its
-    note says so.
+    note says so. UserError for a file that is no framework.
     """
     framework = row["framework"]
     if framework is None:
         name = conventions_of(row).framework or _by_source(row)
         return name if name in list_frameworks() else _NEUTRAL
+    if framework in list_frameworks() or names_file(framework):
+        load_framework(framework)
+        return str(framework)
     text, note = framework.lower(), (row["note"] or "").lower()
     if _is_torchtitan(row):
         if "torch.compile" in note or precision_of(row["precision"]) != "bf16":

@@ -28,11 +28,13 @@ def complete(row: Cells, path: Path) -> None:
     """Fill in what the names and rates of a row say. `row["spec"]` and `row["node"]` become the named model
     and system, or None; `row["unknown"]` becomes the reason why a name cannot be used, or "".
 
-    A name that is a file is relative to the folder of `path`, or to the current one. Raises TableError,
-    naming file, line and column, for cells that contradict a name or a rate.
+    A name that is a file, of a framework too, is relative to the folder of `path`, or to the current one.
+    Raises TableError, naming file, line and column, for cells that contradict a name or a rate.
     """
     where = f"{path}:{row['line']}"
     row |= {"spec": None, "node": None, "unknown": ""}
+    if row["framework"] is not None:
+        row["framework"] = _file(row["framework"], path)
     try:
         _complete_model(row, path, where)
         _complete_system(row, path, where)

@@ -115,7 +115,7 @@ def statistics(rows: Sequence[RowError]) -> dict[str, float | None]:
         "median_ape": float(np.median(np.abs(errors))),
         "p95_ape": float(np.percentile(np.abs(errors), 95)),
         "bias": float(errors.mean()),
-        "r2": 1 - float(((measured - predicted) ** 2).sum()) / spread if spread > 0 else None,
+        "r2": 1 - float(((measured - predicted) ** 2).sum()) / spread if np.ptp(measured) > 0 else None,
         "memory_mape": float(np.mean(memory)) if memory else None,
         "coverage": _coverage(rows),
     }
