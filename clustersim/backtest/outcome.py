@@ -14,11 +14,15 @@ from .errors import compared, errors_of, score
 from .fit import CANDIDATES, CAPACITIES, Candidates, Trial, fit
 from .groups import groups_of
 from .logged import LoggedRun, Rows
+from .phases import PhasedRuns, in_phases
 from .pools import SiteFacts, SitePool, pools_of
-from .site import INFERRED, Simulated, SimulatedSite, idle_start_up_s, settings_named, simulate
+from .site import INFERRED, Simulated, SimulatedSite, idle_start_up_s, settings_named
 from .use import in_use, mean_difference, mean_use
+from .verdict import verdict_of
 
-__all__ = ["Backtest", "backtest"]
+__all__ = ["Backtest", "backtest", "default_policy"]
+
+_FORMATS_OF_SLURM = ("slurm", "squeue", "scontrol")
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,17 @@ def backtest(
     warmup_s: float = 0.0,
     start_up_s: float | None = None,
     settings: Sequence[str] = (),
+    phases: int = 16,
     on_trial: Callable[[int], None] = lambda _: None,
 ) -> Backtest:
     """Simulate what a log says, and compare it with what the log says happened.
 
     `fitted`: choose among `policies` (by default `CANDIDATES`) and few parameters by the first `fit_share` of
-    the jobs, and judge by the rest. Else the one policy (by default fifo) is simulated, with `start_up_s` or
-    what the log shows of it. Jobs submitted in the first `warmup_s` are load, and are not compared. Raises
-    UserError for options that cannot be used, PolicyError if a policy breaks a rule.
+    the jobs, and judge by the rest. Else the one policy is simulated, by default `default_policy`, with
+    `start_up_s` or what the log shows of it. Where the policy has timers, that many `phases` of them are
+    simulated; the result is the run of median score, and their scores against each other are the noise floor.
+    Jobs submitted in the first `warmup_s` are load, and are not compared. Raises UserError for options that
+    cannot be used, PolicyError if a policy breaks a rule.
     """
     site_facts = site_facts or SiteFacts()
     setting_texts = settings_named(settings)
@@ -63,37 +70,80 @@ def backtest(
     if fitted:
         candidates: Candidates = [(name, {}) for name in policies]
         rows_to_fit = first_row, split
-        site, simulated, trials = fit(log, pools, rows_to_fit, candidates or CANDIDATES, settings, on_trial)
+        site, chosen, trials = fit(log, pools, rows_to_fit, candidates or CANDIDATES, settings, on_trial)
     else:
         if len(policies) > 1:
             raise UserError(f"--policy {','.join(policies)}: several policies need --fit, which chooses one")
         shown_s = idle_start_up_s(log, pools) if start_up_s is None else start_up_s
-        site = SimulatedSite(policies[0] if policies else "fifo", start_up_s=shown_s)
-        simulated = simulate(log, pools, site, settings)
+        site = SimulatedSite(policies[0] if policies else default_policy(log), start_up_s=shown_s)
+        chosen = None
+    main_part, main_places = ("judged", (split, None)) if fitted else ("all", (first_row, None))
+    runs = in_phases(log, pools, site, settings, phases, main_places, chosen)
+    simulated = runs.median
     parts = {"fitted": (first_row, split), "judged": (split, None)} if fitted else {"all": (first_row, None)}
     rows = {name: compared(log, simulated, *places) for name, places in parts.items()}
-    main = rows["judged" if fitted else "all"]
+    errors = {name: errors_of(log, simulated, part_rows) for name, part_rows in rows.items()}
     summary: dict[str, Any] = {
         "log": {**log.account, "jobs": len(log.jobs), "with_start": int((~np.isnan(log.start_s)).sum())},
         "assumptions": [*assumptions, *_said(log, site, start_up_s is not None, setting_texts)],
         "site": site.document()
         | {"gpus": simulated.gpus, "pools": dict(simulated.pools), "settings": list(settings)},
-        "parts": {name: errors_of(log, simulated, part_rows) for name, part_rows in rows.items()},
+        **_judged(log, site, runs, errors, main_places),
         "use": _use(log, simulated, site),
         "capacity": {pool.name: _capacity(pool, simulated) for pool in pools},
-        "groups": groups_of(log, simulated, main, pools),
+        "groups": groups_of(log, simulated, rows[main_part], pools),
         "not_compared": _not_compared(log, simulated, first_row),
     }
     if fitted:
-        summary["fit"] = {
-            "share": fit_share,
-            "capacity_factors": list(CAPACITIES),
-            "trials": [trial.document() for trial in trials],
-            "baseline_score": {
-                name: _baseline(log, simulated, part_rows) for name, part_rows in rows.items()
-            },
-        }
+        bases = {name: _baseline(log, simulated, part_rows) for name, part_rows in rows.items()}
+        summary["fit"] = _fit_document(fit_share, trials, bases)
     return Backtest(log, simulated, pools, _part_labels(len(log.jobs), first_row, split, fitted), summary)
+
+
+def _judged(
+    log: LoggedRun,
+    site: SimulatedSite,
+    runs: PhasedRuns,
+    errors: Mapping[str, Any],
+    places: tuple[int, int | None],
+) -> dict[str, Any]:
+    """The verdict on the last part of a log, between these places, and what it goes by, as JSON."""
+    part = list(errors)[-1]
+    floor = runs.noise_floor(log, places)
+    phases = {"phases": {"scores": list(runs.scores)}} if floor is not None else {}
+    return {
+        "verdict": verdict_of(log, part, errors[part], floor, _remedy(log, site)),
+        "parts": errors,
+        **phases,
+    }
+
+
+def _fit_document(share: float, trials: Sequence[Trial], bases: Mapping[str, float | None]) -> dict[str, Any]:
+    """What a fit tried, as JSON. `bases`: by part of the log, the score of a simulation without waits."""
+    return {
+        "share": share,
+        "capacity_factors": list(CAPACITIES),
+        "trials": [trial.document() for trial in trials],
+        "baseline_score": dict(bases),
+    }
+
+
+def default_policy(log: LoggedRun) -> str:
+    """The policy of a site of which nothing is stated: easy for a log of Slurm, which backfills by default
+    (`SchedulerType=sched/backfill`), else fifo.
+    """
+    return "easy" if _is_of_slurm(log) else "fifo"
+
+
+def _is_of_slurm(log: LoggedRun) -> bool:
+    return str(log.account["format"]).startswith(_FORMATS_OF_SLURM)
+
+
+def _remedy(log: LoggedRun, site: SimulatedSite) -> str:
+    """What might bring the simulation closer to the log."""
+    if _is_of_slurm(log) and site.policy != "slurm":
+        return "The rules of this Slurm are not known here: `clustersim site slurm` reads them."
+    return ""
 
 
 def _places(log: LoggedRun, fitted: bool, share: float, warmup_s: float) -> tuple[int, int]:

@@ -33,6 +33,12 @@ Fit = Annotated[
     bool, typer.Option("--fit", help="Choose policy, capacity and start-up on the first part of the log.")
 ]
 FitShare = Annotated[float, typer.Option(help="Share of the jobs that are the first part.")]
+Phases = Annotated[
+    int, typer.Option(help="Runs in which only the phases of a policy's timers differ; the median is shown.")
+]
+By = Annotated[
+    str, typer.Option(help="Show waits by these fields alone: size, tenant, user, partition, qos, ...")
+]
 Clusters = Annotated[
     list[str] | None,
     typer.Option(help="Shape (n20g8) or YAML file, else inferred; POOL=SHAPE for one pool; repeatable."),
@@ -73,6 +79,7 @@ def backtest(
     policy: Policies = "",
     fit: Fit = False,
     fit_share: FitShare = 0.5,
+    phases: Phases = 16,
     cluster: Clusters = None,
     pools: Division = "auto",
     gpus_per_node: GpusPerNode = None,
@@ -92,6 +99,7 @@ def backtest(
     only: Only = "",
     since: Since = "",
     before: Before = "",
+    by: By = "",
     out: OutFolder = None,
     no_report: NoReport = False,
     json: Json = False,
@@ -107,6 +115,7 @@ def backtest(
     from traces.logs import ReadOptions, Selection
 
     folder = _folder(out)
+    kinds = _kinds(by)
     if system is not None and not cluster:
         raise UserError(f"--system {system}: is the system of --cluster, which is not given")
     if fit and start_up is not None:
@@ -121,7 +130,7 @@ def backtest(
     if json:
         print_json(result.summary)
         return
-    _print(result.summary)
+    _print(result.summary, kinds)
     if folder is not None:
         print(f"Written to {folder}: {', '.join(written)}")
 
@@ -145,6 +154,7 @@ def _backtest(logged: LoggedRun, site_facts: SiteFacts, options: Mapping[str, An
             warmup_s=options["warmup"],
             start_up_s=options["start_up"],
             settings=options["settings"] or [],
+            phases=options["phases"],
             on_trial=advance,
         )
 
@@ -191,12 +201,25 @@ def named_clusters(texts: list[str], system: str) -> dict[str, Cluster]:
     return clusters
 
 
-def _print(summary: Part) -> None:
+def _kinds(text: str) -> list[str]:
+    """The groups that --by names; none if it is empty."""
+    from itertime.errors import UnknownName
+
+    names = [name.strip() for name in text.split(",")] if text else []
+    for name in names:
+        if name not in _SHOWN:
+            raise UnknownName("group of --by", name, _SHOWN)
+    return names
+
+
+def _print(summary: Part, kinds: list[str]) -> None:
     from clustersim.backtest import site_words
 
     from .output.terminal import say, say_item
 
     log, site = summary["log"], summary["site"]
+    say(summary["verdict"]["sentence"])
+    print()
     jobs = f"{log['jobs']:,} jobs of {log['counts']['rows']:,} rows, {log['with_start']:,} with a start"
     say(f"{log['file']} ({log['format']}): {jobs}")
     for reason, n in list(log["dropped_by_reason"].items())[:5]:
@@ -211,7 +234,11 @@ def _print(summary: Part) -> None:
         _print_part(part, errors)
     _print_use(summary["use"])
     for kind, groups in summary["groups"].items():
-        _print_groups(kind, groups)
+        if not kinds or kind in kinds:
+            _print_groups(kind, groups)
+    for kind in kinds:
+        if kind not in summary["groups"]:
+            say(f"Waits by {kind.replace('_', ' ')}: all jobs compared are of one group.")
     exclusions = [f"{n:,} {reason}" for reason, n in summary["not_compared"].items() if n]
     if exclusions:
         say(f"Not compared: {'; '.join(exclusions)}.")
@@ -228,7 +255,7 @@ def _print_trials(fit: Part) -> None:
     rows = [*rows[:_MOST_TRIALS], ["(no job waits)", _ratio(base["fitted"]), _ratio(base["judged"])]]
     print()
     say("Trials, best first by the score of the fitted part, which alone decides (0 is exact)")
-    print_table(["site", "fitted", "judged"], rows)
+    print_table(["site", "fitted", "judged"], rows, all_columns=True)
 
 
 def _print_part(part: str, errors: Part) -> None:

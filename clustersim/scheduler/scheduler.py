@@ -50,6 +50,13 @@ class Scheduler:
     estimates: Mapping[str, Any] | None = None
     """The setting `estimates` of runs that state none: how the policy wants run times to be predicted."""
 
+    @classmethod
+    def timer_phases(cls, count: int) -> list[dict[str, float]]:
+        """Parameters for `count` runs that differ in nothing but the phases of the policy's own timers, which
+        a real scheduler of this kind leaves to chance; an empty list if the policy has no such timers.
+        """
+        return []
+
     def admit(self, job: JobView, state: State) -> bool:
         """Whether to accept a job that was just submitted.
 

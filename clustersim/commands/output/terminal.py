@@ -119,17 +119,19 @@ def print_table(
     *,
     width: int | None = None,
     remedy: str = "COLUMNS=200 before the command shows them",
+    all_columns: bool = False,
 ) -> None:
     """Print rows under their heads. The first `keys` columns are left-aligned, and blank where they repeat.
 
     On a narrow terminal the heads are folded first, then the cells at their parentheses. Then the columns
     `least_columns` are left out one by one, the first of them first, then the others from the right; at least
     one stays beside the keys. They are named below the table, with `remedy`, which says how to see them. No
-    cell is cut off: where the keys alone are too wide, they are folded too.
+    cell is cut off: where the keys alone are too wide, they are folded too. With `all_columns` none is left
+    out, and the keys are folded at once.
     """
     width = width or width_of_stdout()
     order = [*least_columns, *(i for i in reversed(range(keys, len(heads))) if i not in least_columns)]
-    most_absent = min(len(order), max(0, len(heads) - keys - 1))
+    most_absent = 0 if all_columns else min(len(order), max(0, len(heads) - keys - 1))
     for absent in range(most_absent + 1):
         shown_columns = [i for i in range(len(heads)) if i not in order[:absent]]
         kept_heads, kept_rows = (

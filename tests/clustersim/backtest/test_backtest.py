@@ -39,7 +39,10 @@ def test_the_policy_that_made_a_log_reproduces_it(policy: str, tmp_path: Path) -
     assert result.summary["parts"]["all"]["jct"]["absolute_s"] == 0
     use = result.summary["use"]
     assert (use["logged"], use["mean_difference"]) == (use["simulated"], 0)
+    assert result.summary["verdict"]["trusted_for"] == ["waits of single jobs", "mean waits"]
     assert backtest(log, policies=["fifo-skip"]).summary["parts"]["all"]["score"] > 0.05
+    other = backtest(log, policies=["fifo" if policy == "sjf" else "sjf"]).summary
+    assert other["verdict"]["sentence"].startswith("Do not trust it, because the score is ")
 
 
 @pytest.mark.parametrize(
