@@ -25,8 +25,8 @@ from .options import (
     Subject,
     SystemName,
     UsdPerGpuHour,
+    frame_text,
     option,
-    searched,
 )
 from .search import no_answer
 
@@ -87,7 +87,7 @@ def budget(
         print_json(rule | choices.frame(system, space) | documents)
         return
     print(f"{gpus} GPUs for {days:g} days, {allowance.tokens_per_parameter:g} tokens per parameter")
-    print(wrapped(searched(choices, system, space)))
+    print(wrapped(frame_text(choices, system, space)))
     print(f"at 100 % utilisation the rule gives {limits.rule_parameters() / 1e9:.1f}B parameters")
     for name, answer in answers.items():
         print(f"{name} shapes")
@@ -237,7 +237,7 @@ def cost(
         print_json(subject_document | counts | prices | choices.frame(system, space) | outcome)
     else:
         print(f"{title}, {price.origin}")
-        print(wrapped(searched(choices, system, space)))
+        print(wrapped(frame_text(choices, system, space)))
         print(f"{training.flops:.4g} FLOPs, counted as {curve.flops}")
         _print_cost(points, predicted_point)
         if ranked_plan:

@@ -26,7 +26,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from itertime.planning import Space
+    from itertime.planning import SearchResult, Space
     from itertime.spec import ModelSpec, Plan, System
 
 
@@ -139,10 +139,12 @@ class PlanLayout:
 
 _DEGREES = ("tp", "pp", "dp", "cp", "ep")
 _OPEN = ("micro_batch", "interleave", "sequence_parallel", "recompute", "zero")
+"""Choices that a search makes where they are not stated, whether or not it chooses the degrees."""
 _CONSTANTS = (
     *("schedule", "split", "cp_exchange", "rank_order", "zero_group", "recompute_fraction"),
     *("offload_layers", "fp32_gradients", "prefetch"),
 )
+"""Options that hold for all plans of a search, with the names of a space's fields."""
 _MB = 1_000_000
 
 
@@ -218,7 +220,7 @@ def chosen_plan(
         )
     except UserError:
         if layout.gpus is None:
-            plan.check(model)
+            plan.check(model)  # which names all rules that the stated options break
         raise
     if result.plans:
         best = PlanLayout.of(result.plans[0].plan).filled(_ALONE)
@@ -227,7 +229,7 @@ def chosen_plan(
         picks = picks if result.evaluated > 1 else {}
         return ChosenPlan(_plan_of(subject, layout, execution), layout, picks, result.feasible)
     if layout.gpus is not None:
-        raise UserError(_no_plan(gpus, result.evaluated))
+        raise UserError(f"--gpus={gpus}: {_no_plan(result)}")
     names = layout.open if result.evaluated > 1 else ()
     return ChosenPlan(plan, fallback, {name: getattr(fallback, name) for name in names}, 0)
 
@@ -236,12 +238,13 @@ _ALONE = {"interleave": 1, "sequence_parallel": False, "zero": 0}
 """What is left where a choice has a single value."""
 
 
-def _no_plan(gpus: int, evaluated: int) -> str:
-    if evaluated:
-        return f"--gpus={gpus}: no plan with the stated options fits in memory; try more GPUs"
-    return (
-        f"--gpus={gpus}: no plan with the stated options keeps the rules; try another number, or state less"
-    )
+def _no_plan(result: SearchResult) -> str:
+    """Why no plan has the stated options, and what to try."""
+    if result.evaluated:
+        return "no plan with the stated options fits in memory; try more GPUs"
+    if result.in_the_way:
+        return f"no plan can have the options, most because of {result.in_the_way}"
+    return "no plan with the stated options keeps the rules; try another number, or state less"
 
 
 def _plan_of(subject: Subject, layout: PlanLayout, execution: Execution) -> Plan:

@@ -294,7 +294,7 @@ def _chosen(option: str, text: str) -> tuple[int, ...]:
     return () if text.strip() == "all" else numbers_of(option, text)
 
 
-def searched(choices: Choices, system: System, space: Space) -> str:
+def frame_text(choices: Choices, system: System, space: Space) -> str:
     """Among which plans a search looked, and under which framework and precision they run."""
     stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
     name = f"{choices.space}, but for {stated}" if stated else choices.space

@@ -19,8 +19,8 @@ from .options import (
     Json,
     Subject,
     UsdPerGpuHour,
+    frame_text,
     option,
-    searched,
 )
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def search(
         print_json(answer.document() | frame | _notes_document(system, choice, price))
     else:
         print(answer.counts)
-        print(wrapped(searched(choices, system, space)))
+        print(wrapped(frame_text(choices, system, space)))
         answer.print_plans(against_best=not front)
         answer.print_command()
         if goal.explain and result.plans:
