@@ -73,7 +73,7 @@ def budget(
     )
     print_unpredicted(execution.options)
     answers = {
-        name: limits.largest([conditions.shape(shape) for shape in shapes()])
+        name: limits.largest([conditions.changed(shape) for shape in shapes()])
         for name, shapes in (("published", published), ("generated", generated))
     }
     best = answers["published"].simulated

@@ -161,13 +161,13 @@ class Conditions:
         """The system; see `system_of`."""
         return system_of(self.system, self.settings, self.framework)
 
-    def shape(self, shape: ModelSpec) -> ModelSpec:
+    def changed(self, model: ModelSpec) -> ModelSpec:
         """A model that no option names, as the options change it."""
         from dataclasses import asdict
 
         from itertime.spec import Reference
 
-        keys = Reference(kind=type(shape), where=shape.name, content=asdict(shape), files=())
+        keys = Reference(kind=type(model), where=model.name, content=asdict(model), files=())
         return changed_model(keys, self.seq_len, self.attention, self.settings)
 
 

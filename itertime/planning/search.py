@@ -1,7 +1,7 @@
 """The best plans for a model on a number of GPUs.
 
 A search lists the plans of a space, drops those that do not fit in memory, and evaluates the others at once.
-Most plans need no evaluation: an iteration takes at least `least_s` seconds, so a plan is not among the best
+Most plans need no evaluation: an iteration takes at least `lower_bound_s`, so a plan is not among the best
 if this bound exceeds the times of enough evaluated plans. Such pruning does not change the answer.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from itertime.accuracy import errors_on, interval_s
-from itertime.arrays import Array, Whole
+from itertime.arrays import Whole
 from itertime.costs import MEMORY_HEADROOM, Workload, memory
 from itertime.errors import UserError, quoted
 from itertime.prediction import (
@@ -29,7 +29,7 @@ from itertime.prediction import (
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model, as_system, profile_of
 
 from .choice import REACH, PlanChoice, choice_among
-from .lower_bound import least_s
+from .lower_bound import lower_bound_s
 from .space import LARGEST, Space, as_space, candidates, options_in_the_way
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ FEW_PLANS = 2000  # that are evaluated faster than pruned
 FEW_BALANCED_PLANS = 16  # the same where each number of ranks takes draws of samples
 DEGREES = ("tp", "pp", "dp", "micro_batch")
 FIGURES = ("gpus", "iteration_s", "low_s", "high_s", "memory_gb", *RATES)
-ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 
 
 @dataclass(frozen=True)
@@ -256,11 +255,6 @@ def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: 
     best_s = np.full(gpu_counts[-1] + 1, np.inf)
     best_s[plans.gpus[probes]] = seconds
     return np.flatnonzero(bound <= np.minimum.accumulate(best_s)[plans.gpus])
-
-
-def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Array:
-    """Seconds that an iteration takes at least, by plan."""
-    return least_s(model, plans, system, profile) * (1 - ROUNDING)
 
 
 def rank(plans: PlanBatch, result: Evaluation, objective: str = "time") -> Rows:

@@ -40,7 +40,8 @@ from itertime.planning import VTRAIN, WHOLE, default_cache, judge
 from itertime.planning import curve_cache as module
 from itertime.planning.choice import Z, choice_among
 from itertime.planning.curve_cache import CODE, CurveCache
-from itertime.planning.search import among_best, best_of_counts, fitting_plans, lower_bound_s, rank
+from itertime.planning.lower_bound import lower_bound_s
+from itertime.planning.search import among_best, best_of_counts, fitting_plans, rank
 from itertime.planning.space import candidates, divisors
 from itertime.spec import DEFAULT_OPTIONS, PlanBatch, PlanOptions, parse_options
 from tests.iteration_table import table_of
