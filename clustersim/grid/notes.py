@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEAR_BEST, differs_from_stated, says_little
+from clustersim.report.numbers import range_of
 
 from .comparisons import Result
 
@@ -25,10 +26,10 @@ def load_notes(results: Sequence[Result]) -> list[str]:
             other_loads.setdefault(stated_load, []).append(load)
     sentences = [
         f"In {len(cell_loads):,} of {_cells(len(loads))} the load is not the {stated_load:.2f} that the "
-        f"trace states: it offers {_from_to(cell_loads)} to the nodes and the planner of these runs."
+        f"trace states: it offers {range_of(cell_loads)} to the nodes and the planner of these runs."
         for stated_load, cell_loads in other_loads.items()
     ]
-    return [*sentences, f"Offered load: {_from_to([load for _, load in loads])} of the cluster's GPU time."]
+    return [*sentences, f"Offered load: {range_of([load for _, load in loads])} of the cluster's GPU time."]
 
 
 def planner_notes(results: Sequence[Result]) -> list[str]:
@@ -70,8 +71,3 @@ def cell_notes(results: Sequence[Result]) -> list[str]:
 
 def _cells(count: int) -> str:
     return f"{count:,} cell{'s' if count != 1 else ''}"
-
-
-def _from_to(loads: Sequence[float]) -> str:
-    lowest_load, highest_load = f"{min(loads):.2f}", f"{max(loads):.2f}"
-    return lowest_load if lowest_load == highest_load else f"{lowest_load} to {highest_load}"

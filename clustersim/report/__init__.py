@@ -34,8 +34,8 @@ from .frame import Page
 from .headline import comparison_table
 from .page import render_report
 from .runs import group_runs, named, paired, same_jobs_finished
+from .sentences import heads, load_differences, notes, sizes_given
 from .time_axis import TimeAxis
-from .verdict import heads, load_differences, notes, sizes_given
 
 __all__ = [
     "Page",

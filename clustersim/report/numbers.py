@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, log10
 
-__all__ = ["counted", "decimals", "difference", "duration", "listed", "plural", "time_unit"]
+__all__ = ["counted", "decimals", "difference", "duration", "listed", "plural", "range_of", "time_unit"]
 
 _LEAST = 1e-6
 """Times (in seconds) and costs below this are what rounding leaves of zero: tables state microseconds."""
@@ -59,6 +59,16 @@ def duration(seconds: float | None, scale_s: float = 0.0) -> str:
         return "–"
     unit, factor = time_unit(max(seconds, scale_s))
     return f"{seconds / factor:,.{decimals(seconds / factor)}f} {unit}"
+
+
+def range_of(values: Sequence[float]) -> str:
+    """The least and the greatest of some numbers, with two digits after the point; one where these agree.
+
+    >>> range_of([0.5, 1.25]), range_of([1.0, 1.001])
+    ('0.50 to 1.25', '1.00')
+    """
+    least_text, greatest_text = (f"{limit(values):.2f}" for limit in (min, max))
+    return least_text if least_text == greatest_text else f"{least_text} to {greatest_text}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -26,8 +26,8 @@ from .sections import (
     pool_rows,
     time_rows,
 )
+from .sentences import caution, heads, load_differences, notes, verdict
 from .time_axis import TimeAxis
-from .verdict import caution, heads, load_differences, notes, verdict
 
 __all__ = ["render_report"]
 

@@ -16,7 +16,7 @@ from clustersim.report.fairness import by_size, by_tenant
 from clustersim.report.page_data import page_data
 from clustersim.report.plans import accuracy
 from clustersim.report.sections import deadline_rows
-from clustersim.report.verdict import sizes_given, verdict
+from clustersim.report.sentences import sizes_given, verdict
 from clustersim.rundir import read_run, write_run
 from clustersim.scheduler import JobView, Scheduler, State
 from policies.fifo import Fifo

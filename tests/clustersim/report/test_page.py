@@ -26,7 +26,7 @@ from clustersim.report.headline import headline_rows
 from clustersim.report.numbers import difference, duration
 from clustersim.report.runs import named, pairs
 from clustersim.report.sections import commands
-from clustersim.report.verdict import caution, notes, verdict
+from clustersim.report.sentences import caution, notes, verdict
 from clustersim.runs import list_policies
 from tests.places import ROOT
 from tests.tables import TABLES, table_rows
