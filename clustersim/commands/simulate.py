@@ -199,7 +199,7 @@ def _compare(
     from clustersim.runs import compare as simulate
     from clustersim.runs import suited_configs
 
-    from .output.runs import check_folder, print_comparison
+    from .output.runs import print_comparison
 
     names = list(dict.fromkeys(config.policy for config in configs))
     _check_baseline(baseline, names)
@@ -211,24 +211,39 @@ def _compare(
     if baseline in refusals:
         raise UserError(f"--baseline {baseline}: {refusals[baseline]}")
     many = len({config.seed for config in configs}) > 1
-    folders = None
+    folder_names = [_folder_name(config.policy, config.seed, many) for config in configs]
+    with _claimed(output, folder_names) as folders:
+        try:
+            with _progress(configs, len(trace.jobs)) as advance:
+                runs = simulate(
+                    trace, configs, workers=workers, out=folders, parquet=output.parquet, on_progress=advance,
+                    on_done=lambda i, _: advance(i, len(trace.jobs)),
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            raise Interrupted(output.out) from None
+        print_comparison(runs, baseline or configs[0].policy, output.json, output.wide, refusals)
+        _finish(runs, output, baseline)
+
+
+@contextmanager
+def _claimed(output: RunOutput, names: list[str]) -> Iterator[list[Path] | None]:
+    """The folders of the runs of a comparison, in one that is the comparison's own while it goes on; None
+    where nothing is kept. UserError where they cannot be used.
+    """
+    from clustersim.rundir import claimed
+
+    from .output.runs import check_folder
+
     out = output.out
-    if out is not None:
-        folder_names = [_folder_name(config.policy, config.seed, many) for config in configs]
-        if len(set(folder_names)) < len(folder_names):
-            raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
-        check_folder(out, folder_names, output.force)
-        folders = [out / name for name in folder_names]
-    try:
-        with _progress(configs, len(trace.jobs)) as advance:
-            runs = simulate(
-                trace, configs, workers=workers, out=folders, parquet=output.parquet, on_progress=advance,
-                on_done=lambda i, _: advance(i, len(trace.jobs)),
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        raise Interrupted(out) from None
-    print_comparison(runs, baseline or configs[0].policy, output.json, output.wide, refusals)
-    _finish(runs, output, baseline)
+    if out is None:
+        yield None
+        return
+    if len(set(names)) < len(names):
+        raise UserError(f"--out {out}: two policies would share a folder; rename one of their files")
+    check_folder(out, names, output.force)
+    with claimed(out):
+        check_folder(out, names, output.force)  # another comparison may just have ended
+        yield [out / name for name in names]
 
 
 @contextmanager

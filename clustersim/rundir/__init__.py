@@ -25,6 +25,7 @@ ever unpickled.
 | `Following` | the events of a run while it writes them, from any place of the log |
 | `log_of`, `stated_of` | the log in a folder, and its manifest, of a run in progress or a finished one |
 | `is_growing` | whether the process that writes such a log runs still |
+| `claimed` | a folder of runs, made and kept from other commands while a block runs |
 | `changes`, `refuse_changed` | which files differ from those of the run; UserError if one does |
 | `csv_hash` | SHA-256 of jobs.csv, also for jobs that are stored as Parquet |
 | `read_json` | the JSON object in a file of limited size |
@@ -35,6 +36,7 @@ ever unpickled.
 """
 
 from .csv_out import guarded_text, placement_text
+from .destination import claimed
 from .following import Following, is_growing, log_of, stated_of
 from .format import (
     EVENTS_FILE,
@@ -65,6 +67,7 @@ __all__ = [
     "RunWriter",
     "StreamedRun",
     "changes",
+    "claimed",
     "csv_hash",
     "guarded_text",
     "is_growing",

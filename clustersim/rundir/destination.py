@@ -27,7 +27,7 @@ from .format import (
     read_json,
 )
 
-__all__ = ["REQUESTS", "SPOOL", "alive", "remove", "usable"]
+__all__ = ["REQUESTS", "SPOOL", "alive", "claimed", "remove", "usable"]
 
 SPOOL = "jobs.spool"
 """Rows of jobs that are not yet in the order of their file."""
@@ -50,10 +50,20 @@ _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOT
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Make the folder, or check that a run may write into it. If the block fails, remove a folder made here.
+    """Claim the folder, and check that a run may write into it: UserError for one with files that no run
+    wrote. Names do not decide: a trace may be `jobs.csv`.
+    """
+    with claimed(folder):
+        _check_contents(folder)
+        yield
 
-    The folder belongs to this run until the block or the process ends. UserError for a folder that belongs to
-    another run, and for one with files that no run wrote. Names do not decide: a trace may be `jobs.csv`.
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make the folder, unless it is there. If the block fails, remove a folder made here.
+
+    The folder belongs to this run or comparison until the block or the process ends. UserError for one that
+    belongs to another.
     """
     is_new = not os.path.exists(folder)  # Path.exists raises for a name that is too long
     try:
@@ -63,7 +73,6 @@ def usable(folder: Path) -> Iterator[None]:
         raise _unusable(folder, error) from None
     try:
         _lock(claim, folder)
-        _check_contents(folder)
         try:
             yield
         except BaseException:

@@ -20,7 +20,7 @@ from clustersim.cluster import Cluster
 from clustersim.engine import Simulation
 from clustersim.overheads import Overheads
 from clustersim.records import JOB_COLUMNS, EventRecord, JobRecord, Run, Snapshot
-from clustersim.rundir import RunWriter, read_run, write_run
+from clustersim.rundir import RunWriter, claimed, read_run, write_run
 from itertime.errors import TableError, UserError
 from policies.srtf import Srtf
 from tests.builders import free_setup
@@ -248,6 +248,8 @@ def test_a_folder_belongs_to_one_run_at_a_time(tmp_path: Path) -> None:
         for copy in (run, replace(run, policy="second")):
             with pytest.raises(UserError, match="run: another run is writing into it; wait for its end"):
                 write_run(tmp_path / "run", copy)
+        with pytest.raises(UserError, match="another run is writing into it"), claimed(tmp_path / "run"):
+            pass  # as a comparison does
         first.copy(run)
         first.finish(run.policy, run.planner, run.summary, run.manifest, run.plans)
     assert read_run(tmp_path / "run").policy == run.policy
