@@ -204,10 +204,8 @@ def _compare(
     names = list(dict.fromkeys(config.policy for config in configs))
     _check_baseline(baseline, names)
     numbers, errors = suited_configs(configs, trace.models)
-    configs, refusals = (
-        [configs[i] for i in numbers],
-        {policy: str(error) for policy, error in errors.items()},
-    )
+    configs = [configs[i] for i in numbers]
+    refusals = {policy: str(error) for policy, error in errors.items()}
     if baseline in refusals:
         raise UserError(f"--baseline {baseline}: {refusals[baseline]}")
     many = len({config.seed for config in configs}) > 1

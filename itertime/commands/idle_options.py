@@ -105,15 +105,15 @@ def print_without_effect(
     system: System,
     plans: Sequence[Plan],
     *groups: PlanLayout | Execution,
-    but: Collection[str] = (),
+    used_elsewhere: Collection[str] = (),
 ) -> None:
     """Prints on stderr which options have no effect on any of the plans, and why.
 
     `plans`: those that a command predicts for `model` on `system`, which `subject` states. `groups`: the
-    other options, as the user stated them. `but`: fields of plans and of their options that have an effect
-    beyond the iteration.
+    other options, as the user stated them. `used_elsewhere`: fields of plans and of their options that have
+    an effect beyond the iteration.
     """
-    for text in notes_on(subject, model, system, plans, *groups, but=but):
+    for text in notes_on(subject, model, system, plans, *groups, used_elsewhere=used_elsewhere):
         print(wrapped(f"note: {text}"), file=sys.stderr)
 
 
@@ -123,7 +123,7 @@ def notes_on(
     system: System,
     plans: Sequence[Plan],
     *groups: PlanLayout | Execution,
-    but: Collection[str] = (),
+    used_elsewhere: Collection[str] = (),
 ) -> list[str]:
     """The notes of `print_without_effect`; none without a plan."""
     if not plans:
@@ -133,7 +133,7 @@ def notes_on(
     notes, idle = [], set()
     for option in _stated(groups):
         changed = [option.without(plan) for plan in plans]
-        if option.field in but or any(plan.broken_rules(model) for plan in changed):
+        if option.field in used_elsewhere or any(plan.broken_rules(model) for plan in changed):
             continue  # it decides on other things, or the plans need it
         if _same(figures, _figures(model, system, changed)):
             idle.add(option.field)

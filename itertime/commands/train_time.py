@@ -56,7 +56,9 @@ def train_time(
     """
     model, system = subject.read_model(), subject.read_system()
     choice = chosen_plan(subject, layout, execution, model, system, memory_headroom)
-    print_without_effect(subject, model, system, [choice.plan], layout, execution, but=("optimizer",))
+    print_without_effect(
+        subject, model, system, [choice.plan], layout, execution, used_elsewhere=("optimizer",)
+    )
     training = _trained(model, choice.plan, system, target, memory_headroom)
     if json:
         plan = plan_document(model, choice.plan, system, training.prediction)
