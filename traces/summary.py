@@ -21,8 +21,13 @@ Request = Callable[[Job], tuple[int, float] | None]
 
 
 def stated_request(job: Job) -> tuple[int, float] | None:
-    """The request and the run time that the trace states."""
-    return None if job.gpus is None or job.duration_s is None else (job.gpus, job.duration_s)
+    """The request and the run time that the trace states; None for a job that was cancelled while it waited,
+    whose run time its log cannot know.
+    """
+    if job.gpus is None or job.duration_s is None:
+        return None
+    is_unrun = job.cancel_s is not None and job.logged_start_s is None and job.state is not None
+    return None if is_unrun else (job.gpus, job.duration_s)
 
 
 def demand(jobs: Iterable[Job], request: Request = stated_request) -> dict[str, Any]:

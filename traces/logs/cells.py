@@ -64,7 +64,7 @@ def parser(field: str, cell: LogColumn, unit: str, zone: tzinfo = UTC) -> Callab
     if field in MOMENTS:
         return Moments(unit, zone)
     if field in TIME_FIELDS:
-        least_s = 0.0 if field in ("wait_s", "deadline_after_s") else MIN_SECONDS
+        least_s = 0.0 if field in ("wait_s", "deadline_after_s", "suspended_s") else MIN_SECONDS
         pick = cell.pick
         if pick is not None:
             return lambda whole_cell: span(pick(whole_cell), unit, least_s)

@@ -182,6 +182,7 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
     selection is empty, TableError if it holds no usable job.
     """
+    going = {job.job_id for job in log.jobs if job.duration_s is None}
     log = settled(log)
     if not log.jobs:
         raise TableError(f"no job can be imported; line {log.dropped[0].line}: {log.dropped[0].reason}")
@@ -218,17 +219,17 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
             *_assumptions(log, maker.rules if maker else None),
         ],
         "choices": _choices(rows, done),
-        "gpu_hours": _gpu_hours([rows[i] for i in done], dropped),
+        "gpu_hours": _gpu_hours([rows[i] for i in done], dropped, going),
         "dropped_by_reason": dict(Counter(row.kind or row.reason for row in dropped).most_common()),
         "dropped": [{"line": row.line, "job_id": row.job_id, "reason": row.reason} for row in dropped],
     }
     return jobs, report
 
 
-def _gpu_hours(rows: list[LoggedJob], dropped: list[Dropped]) -> Report:
+def _gpu_hours(rows: list[LoggedJob], dropped: list[Dropped], going: set[str]) -> Report:
     """GPU-hours of the log: of all runs, by how they ended; of runs after which the job was started again, by
     why; of dropped rows that state them, by reason; and the hours that jobs were held back before they were
-    eligible to start.
+    eligible to start. Of jobs that have not ended (`going`), only earlier runs count.
     """
     by_end, again, lost = (defaultdict[str, float](float) for _ in range(3))
     held_s = 0.0
@@ -237,8 +238,9 @@ def _gpu_hours(rows: list[LoggedJob], dropped: list[Dropped]) -> Report:
             held_s += row.eligible_s - row.submit_s
         for attempt in row.attempts[:-1]:
             again[attempt.state] += row.gpus * attempt.run_s
-        last_s = row.attempts[-1].run_s if row.attempts else row.run_s
-        by_end[row.state or "not stated"] += row.gpus * last_s
+        if row.job_id not in going:
+            last_s = row.attempts[-1].run_s if row.attempts else row.run_s
+            by_end[row.state or "not stated"] += row.gpus * last_s
     for line in dropped:
         if line.gpu_s:
             lost[line.kind or line.reason] += line.gpu_s

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
 from itertime.errors import TableError, UnknownName, UserError
-from itertime.io import quoted, shown
-from traces.native import number
+from itertime.io import TextLayout, quoted, shown
+from traces.attempts import parse_attempts
+from traces.native import COLUMNS, number
 
 from .cells import LogColumn, is_number, parser
+from .formats.slurm import Tres
 from .log import Log, ReadOptions
 from .source import LogSource
 from .tables import TableOfJobs, read_table, unknown_column
@@ -18,12 +22,16 @@ __all__ = ["MEANINGS", "parse_columns", "read_log"]
 MEANINGS: tuple[str, ...] = (
     "job_id", "submit_s", "gpus", "duration_s", "start_s", "end_s", "steps", "step_s", "deadline_s", "tenant",
     "user", "state", "priority", "estimate_s", "gpu_type", "logged_start_s", "logged_end_s", "wait_s",
-    "partition", "qos", "weight", "cpus", "host_memory_gb",
+    "partition", "qos", "weight", "cpus", "host_memory_gb", "begin_s", "eligible_s", "cancel_s",
+    "time_limit_s", "account", "partitions", "nodes", "gpus_per_node", "depends", "name", "array_id",
+    "array_limit", "attempts", "suspended_s", "nice", "reservation",
 )  # fmt: skip
 """Names that the user can give to a column."""
 
 _REQUIRED = ("job_id", "submit_s", "gpus", "duration_s")
 _PAIRS = (("start_s", "end_s"), ("steps", "step_s"))  # of which one gives the run time, if no column does
+_LIMITS = {"time_limit_s", "estimate_s"}
+_UNKNOWN = ("-1", "-1.0", "-1.00")
 _SHARE, _WHOLE_GPU = "gpu_milli", 1000  # of Alibaba's GPU traces of 2023 (Weng et al., USENIX ATC 2023)
 
 
@@ -80,7 +88,22 @@ def read_log(source: LogSource, column_of_field: Mapping[str, str], options: Rea
     cells = _cells(column_of_field)
     if _SHARE in columns:
         cells["part_of_gpu"] = LogColumn(_SHARE, _is_share, optional=True)
-    return read_table(source, TableOfJobs("columns", cells, _assumptions(column_of_field)), options)
+    return _read(source, TableOfJobs("columns", cells, _assumptions(column_of_field)), options)
+
+
+def _read(
+    source: LogSource, form: TableOfJobs, options: ReadOptions, layout: TextLayout | None = None
+) -> Log:
+    """Read a table whose jobs may have run to their limits."""
+    if "duration_s" not in form.cells or not _LIMITS & form.cells.keys():
+        return read_table(source, form, options, layout)
+    to_the_limit = _ToTheLimit()
+    log = read_table(source, replace(form, derive=to_the_limit), options, layout)
+    if not to_the_limit.count:
+        return log
+    column = form.cells["duration_s"].column
+    note = f"{to_the_limit.count:,} jobs state no {column}, or -1: they ran until their limit stopped them"
+    return replace(log, assumptions=(*log.assumptions, note))
 
 
 def _read_by_number(source: LogSource, column_of_field: Mapping[str, str], options: ReadOptions) -> Log:
@@ -100,17 +123,46 @@ def _read_by_number(source: LogSource, column_of_field: Mapping[str, str], optio
     ]
     if header:
         names = {meaning: columns[int(column) - 1] for meaning, column in column_of_field.items()}
-        return read_table(source, TableOfJobs("columns", _cells(names), notes), options)
-    form = TableOfJobs("columns", cells, notes)
-    return read_table(source, form, options, source.layout(header=False))
+        return _read(source, TableOfJobs("columns", _cells(names), notes), options)
+    return _read(source, TableOfJobs("columns", cells, notes), options, source.layout(header=False))
 
 
 def _cells(column_of_field: Mapping[str, str]) -> dict[str, LogColumn]:
     required = _REQUIRED if "duration_s" in column_of_field else (*_REQUIRED, *(_pair(column_of_field) or ()))
-    return {
-        meaning: LogColumn(column, optional=meaning not in required)
+    parsers = {"gpus": _gpus, "attempts": parse_attempts}
+    cells = {
+        meaning: LogColumn(column, parsers.get(meaning), optional=meaning not in required)
         for meaning, column in column_of_field.items()
     }
+    if "duration_s" in cells and _LIMITS & cells.keys():
+        cells["duration_s"] = replace(cells["duration_s"], optional=True, empty=_UNKNOWN)
+    return cells
+
+
+def _gpus(cell: str) -> int:
+    """GPUs as a number, or in a list of Slurm's trackable resources."""
+    if "gres/" not in cell:
+        return int(COLUMNS["gpus"](cell))
+    request = Tres().request(cell)
+    if request is None:
+        raise ValueError("names no gres/gpu: a job without GPUs")
+    return request.gpus
+
+
+class _ToTheLimit:
+    """Gives jobs of unknown run time that of their limit, which stopped them; `count`: of how many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, values: dict[str, Any]) -> None:
+        if "duration_s" in values:
+            return
+        limit_s = values.get("time_limit_s", values.get("estimate_s"))
+        if limit_s is None:
+            raise ValueError("states neither a run time nor a limit")
+        values["duration_s"] = values["time_limit_s"] = limit_s
+        self.count += 1
 
 
 def _is_row(columns: Collection[str]) -> bool:

@@ -39,8 +39,13 @@ UNITS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 """Unit -> its seconds, as a fraction."""
 
-MOMENTS = ("submit_s", "start_s", "end_s", "deadline_s", "logged_start_s", "logged_end_s")
-SPANS = ("duration_s", "step_s", "estimate_s", "wait_s", "deadline_after_s")
+MOMENTS = (
+    "submit_s", "start_s", "end_s", "deadline_s", "logged_start_s", "logged_end_s", "begin_s", "eligible_s",
+    "cancel_s",
+)  # fmt: skip
+SPANS = (
+    "duration_s", "step_s", "estimate_s", "wait_s", "deadline_after_s", "time_limit_s", "suspended_s",
+)  # fmt: skip
 TIME_FIELDS = MOMENTS + SPANS
 
 _SUFFIX = re.compile(

@@ -31,6 +31,7 @@ from .papers import (
     SHOCKWAVE,
     TIRESIAS,
 )
+from .pbs import PBS
 from .slurm import JOBCOMP, SCONTROL, SLURM, SLURM_JSON, SQUEUE
 from .swf import SWF
 
@@ -42,7 +43,7 @@ FORMATS: Mapping[str, LogFormat] = {
         ITP, ELASTICFLOW, PHILLY, PHILLY_TABLE, HELIOS, FLEETSIM,
         ACME, KALOS_CONVERTED, PAI, OPENB, DLRM,
         CHRONUS, TIRESIAS, MURI, MURI_RESULTS, MORPHLING, POLLUX, GAVEL, SHOCKWAVE, GAIA,
-        SLURM, SLURM_JSON, JOBCOMP, SQUEUE, SCONTROL, KUEUE, PODS, VOLCANO, SWF,
+        SLURM, SLURM_JSON, JOBCOMP, SQUEUE, SCONTROL, KUEUE, PODS, VOLCANO, PBS, SWF,
     )
 }  # fmt: skip
 """Name -> format. A log of one of them is recognised as that one only."""

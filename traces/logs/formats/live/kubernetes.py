@@ -8,7 +8,7 @@ status}`. Times are RFC 3339 dates with an offset. Sources: the API reference of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from itertime.io import shown
@@ -20,12 +20,10 @@ from traces.native import whole
 
 __all__ = [
     "GPU_TYPE_LABEL",
+    "GpuResources",
     "condition",
     "conditions",
-    "gpus_in",
-    "gpus_of_pod",
     "is_first_object",
-    "is_gpu",
     "items",
     "items_of",
     "name_of",
@@ -35,8 +33,18 @@ __all__ = [
 GPU_TYPE_LABEL = "nvidia.com/gpu.product"
 """The label of nodes, and so of node selectors, that names the GPU type (NVIDIA's GPU feature discovery)."""
 
-_WHOLE = ("nvidia.com/gpu", "amd.com/gpu")
-_SLICE = "nvidia.com/mig-"
+_WHOLE = (
+    "nvidia.com/gpu", "nvidia.com/pgpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu",
+    "gpu.intel.com/i915", "gpu.intel.com/xe", "aws.amazon.com/neuron", "cambricon.com/mlu",
+    "qualcomm.com/qaic",
+)  # fmt: skip
+"""Resources that are whole accelerators, as the vendors' device plugins call them."""
+
+_PREFIXES = ("huawei.com/Ascend",)
+_PARTS = ("nvidia.com/mig-", "nvidia.com/gpu.shared", "volcano.sh/vgpu-number")
+"""Slices, and shares of time."""
+
+_GPU_WORD = re.compile(r"(?:^|[^a-z])gpus?(?:[^a-z]|$)", re.IGNORECASE)
 _FIRST = re.compile(
     r'"apiVersion"\s*:\s*"([^"]*)"\s*,\s*"kind"\s*:\s*"([^"]*)"|"kind"\s*:\s*"([^"]*)"\s*,\s*"apiVersion"\s*:\s*"([^"]*)"'
 )
@@ -110,49 +118,76 @@ def conditions(entry: Any) -> dict[Any, Mapping[str, Any]]:
     return by_type
 
 
-def is_gpu(resource: str) -> bool:
-    """Whether a resource is GPUs or MIG slices.
+class GpuResources:
+    """Reads requests for GPUs: of resources that are accelerators, and those whose names the user adds.
 
-    >>> is_gpu("nvidia.com/gpu"), is_gpu("nvidia.com/mig-1g.5gb"), is_gpu("cpu")
+    >>> gpus = GpuResources(["example.com/npu"])
+    >>> gpus.is_gpu("nvidia.com/gpu"), gpus.is_gpu("nvidia.com/mig-1g.5gb"), gpus.is_gpu("cpu")
     (True, True, False)
+    >>> gpus.held({"example.com/npu": "2"})
+    (2, False)
     """
-    return resource in _WHOLE or resource.startswith(_SLICE)
+
+    def __init__(self, names: Collection[str] = ()):
+        self._names = frozenset((*_WHOLE, *names))
+        self._own_names = frozenset(names)
+
+    def is_gpu(self, resource: str) -> bool:
+        """Whether a resource is accelerators, or parts of them."""
+        return resource in self._names or resource.startswith(_PREFIXES) or self._is_part(resource)
+
+    def _is_part(self, resource: str) -> bool:
+        return resource not in self._own_names and resource.startswith(_PARTS)
+
+    def held(self, resources: Any) -> tuple[int, bool]:
+        """The GPUs in a mapping of resources to quantities, and whether parts of one are among them.
+        ValueError (reason, kind of reason) for a quantity that is none.
+        """
+        total, part = 0, False
+        for name, quantity in resources.items() if isinstance(resources, dict) else ():
+            name = name.removeprefix("requests.")
+            if not self.is_gpu(name):
+                continue
+            try:
+                count = whole(str(quantity))
+            except ValueError as error:
+                raise ValueError(f"{name}={shown(str(quantity)[:80])}: {error}", f"{name}: {error}") from None
+            if count < 0:
+                raise ValueError(f"{name}={count}: must not be negative", f"{name}: must not be negative")
+            total, part = total + count, part or (count > 0 and self._is_part(name))
+        return total, part
+
+    def of_pod(self, spec: Any) -> tuple[int, bool]:
+        """The GPUs that a pod of this spec holds, and whether parts of one are among them.
+
+        They are those of its containers and sidecars together, or of its largest init container, and one for
+        each claim of a device that is a GPU by its name. A container that states limits only requests these
+        ("Resource Management for Pods and Containers").
+        """
+        together, largest, part = self._claimed(spec), 0, False
+        for name, restarts in (("containers", True), ("initContainers", False)):
+            containers = member(spec, name)
+            for container in containers if isinstance(containers, list) else []:
+                requests = member(container, "resources", "requests")
+                count, is_part = self.held(requests)
+                if not count:
+                    count, is_part = self.held(member(container, "resources", "limits"))
+                part = part or is_part
+                if restarts or member(container, "restartPolicy") == "Always":
+                    together += count
+                else:
+                    largest = max(largest, count)
+        return max(together, largest), part
+
+    def _claimed(self, spec: Any) -> int:
+        """The claims of devices (Dynamic Resource Allocation) that name a GPU, or what the user calls one."""
+        claims = member(spec, "resourceClaims")
+        return sum(
+            any(_GPU_WORD.search(word) or word in self._own_names for word in _words(claim))
+            for claim in (claims if isinstance(claims, list) else [])
+        )
 
 
-def gpus_in(resources: Any) -> tuple[int, bool]:
-    """The GPUs in a mapping of resources to quantities, and whether slices are among them. ValueError."""
-    total, part = 0, False
-    for name, quantity in resources.items() if isinstance(resources, dict) else ():
-        name = name.removeprefix("requests.")
-        if not is_gpu(name):
-            continue
-        try:
-            count = whole(str(quantity))
-        except ValueError as error:
-            raise ValueError(f"{name}={shown(str(quantity)[:80])}: {error}", f"{name}: {error}") from None
-        if count < 0:
-            raise ValueError(f"{name}={count}: must not be negative", f"{name}: must not be negative")
-        total, part = total + count, part or (count > 0 and name.startswith(_SLICE))
-    return total, part
-
-
-def gpus_of_pod(spec: Any) -> tuple[int, bool]:
-    """The GPUs that a pod of this spec holds, and whether slices are among them.
-
-    They are those of its containers and sidecars together, or of its largest init container. A container
-    that states limits only requests these ("Resource Management for Pods and Containers").
-    """
-    together, largest, part = 0, 0, False
-    for name, restarts in (("containers", True), ("initContainers", False)):
-        containers = member(spec, name)
-        for container in containers if isinstance(containers, list) else []:
-            requests = member(container, "resources", "requests")
-            count, sliced = gpus_in(requests)
-            if not count:
-                count, sliced = gpus_in(member(container, "resources", "limits"))
-            part = part or sliced
-            if restarts or member(container, "restartPolicy") == "Always":
-                together += count
-            else:
-                largest = max(largest, count)
-    return max(together, largest), part
+def _words(claim: Any) -> list[str]:
+    keys = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    return [word for key in keys if isinstance(word := member(claim, key), str)]

@@ -1,9 +1,10 @@
 """Pods of Kubernetes: `kubectl get pods -A -o json`.
 
 Schema: "Pod v1" of kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1. GPUs are requests
-of `nvidia.com/gpu`, `amd.com/gpu` or MIG slices. A pod holds them from its condition `PodScheduled` (else
-`status.startTime`) to the last `finishedAt` of its containers. `phase` is Pending, Running, Succeeded, Failed
-or Unknown.
+of accelerators by their device plugins' names (`kubernetes`), claims of devices that are GPUs by their names,
+or a part of one by Run:ai's annotation `gpu-fraction`. A pod holds them from its condition `PodScheduled`
+(else `status.startTime`) to the last `finishedAt` of its containers. `phase` is Pending, Running, Succeeded,
+Failed or Unknown.
 
 Pods of one controller are one job, as those of a PyTorchJob or of a Job that retries; only pods of services
 (ReplicaSet, StatefulSet, DaemonSet) and those without controller are jobs by themselves. Kubernetes deletes
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from traces.logs.cells import MixedColumnError, Moments
@@ -25,8 +28,8 @@ from traces.native import COLUMNS
 
 from .kubernetes import (
     GPU_TYPE_LABEL,
+    GpuResources,
     condition,
-    gpus_of_pod,
     is_first_object,
     items,
     items_of,
@@ -38,6 +41,7 @@ __all__ = ["PODS"]
 
 _SERVICES = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Node")
 _ENDED = ("Succeeded", "Failed")
+_SHARE_ANNOTATION = "gpu-fraction"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -65,14 +69,15 @@ class _Pod(NamedTuple):
     queue: str | None = None
     waits_for: str | None = None
     node: str | None = None
+    share: float | None = None
     error: Exception | None = None
 
 
-def _jobs(pods: Entries, times: Moments) -> Iterator[tuple[int, list[_Pod]]]:
+def _jobs(pods: Entries, times: Moments, *, resources: GpuResources) -> Iterator[tuple[int, list[_Pod]]]:
     """The pods of each job, in order of their first pods, with the line of that."""
     jobs: dict[object, tuple[int, list[_Pod]]] = {}
     for line, entry in pods:
-        pod = _pod(entry, times)
+        pod = _pod(entry, times, resources)
         key: object = (pod.namespace, *pod.owner) if pod.owner else line
         jobs.setdefault(key, (line, []))[1].append(pod)
     for key in list(jobs):
@@ -126,6 +131,7 @@ def _values(pods: list[_Pod], tenant: str, times: Moments) -> Iterator[Row]:
         "gpus": COLUMNS["gpus"](str(gpus)),
         "gpu_type": last_pod.gpu_type,
         "part_of_gpu": any(pod.part for pod in gpu_pods),
+        "held_gpus": gpu_pods[0].share if len(gpu_pods) == 1 else None,
         "duration_s": duration_s,
         "logged_start_s": min(starts) if starts and state != "Pending" else None,
         "logged_end_s": end_s,
@@ -144,7 +150,7 @@ def _on_nodes(pods: list[_Pod]) -> Iterator[OnNode]:
             yield OnNode(pod.node, pod.start_s, pod.end_s, pod.gpus)
 
 
-def _pod(entry: Any, times: Moments) -> _Pod:
+def _pod(entry: Any, times: Moments, resources: GpuResources) -> _Pod:
     """What is needed of an entry, or why it is no pod."""
     namespace, owner, name = None, None, ""
     try:
@@ -155,7 +161,10 @@ def _pod(entry: Any, times: Moments) -> _Pod:
         if created_s is None:
             raise ValueError("has no creationTimestamp")
         spec = member(entry, "spec")
-        gpus, part = gpus_of_pod(spec)
+        gpus, part = resources.of_pod(spec)
+        share = None if gpus else _share(entry)
+        if share is not None:
+            gpus, part = 1, True
         phase = text_of(entry, "status", "phase") or "Pending"
         scheduled = condition(entry, "PodScheduled")
         start_s = time_of(times, entry, "status", "startTime")
@@ -163,7 +172,7 @@ def _pod(entry: Any, times: Moments) -> _Pod:
             start_s = time_of(times, scheduled, "lastTransitionTime") or start_s
         limit, priority = member(spec, "activeDeadlineSeconds"), member(spec, "priority")
         return _Pod(
-            namespace, owner, name, created_s, gpus, part, sys.intern(phase), start_s,
+            namespace, owner, name, created_s, gpus, part, sys.intern(phase), start_s, share=share,
             end_s=_end_s(entry, times) if phase in _ENDED else None,
             limit=None if limit is None else str(limit),
             priority=None if priority is None else sys.intern(str(priority)),
@@ -174,6 +183,16 @@ def _pod(entry: Any, times: Moments) -> _Pod:
         )  # fmt: skip
     except (ValueError, MixedColumnError) as error:
         return _Pod(namespace, owner, name, error=error)
+
+
+def _share(pod: Any) -> float | None:
+    """The part of a GPU that Run:ai's annotation `gpu-fraction` states; None if it states none."""
+    text = text_of(pod, "metadata", "annotations", _SHARE_ANNOTATION)
+    try:
+        share = float(text or 0)
+    except ValueError:
+        return None
+    return share if 0 < share < 1 else None
 
 
 def _interned(text: str | None) -> str | None:
@@ -204,7 +223,7 @@ def _most_at_once(spans: list[tuple[float, float, int]]) -> int:
 _FORM = RecordsOfJobs(
     format="kubernetes-pods",
     entries=items,
-    gather=_jobs,
+    gather=partial(_jobs, resources=GpuResources()),
     values=_values,
     name=_name,
     columns=("metadata", "spec", "status"),
@@ -221,7 +240,8 @@ _FORM = RecordsOfJobs(
 
 
 def _read(source: LogSource, options: ReadOptions) -> Log:
-    return read_records(source, _FORM, options)
+    form = replace(_FORM, gather=partial(_jobs, resources=GpuResources(options.gpu_resources)))
+    return read_records(source, form, options)
 
 
 PODS = LogFormat("kubernetes-pods", "pods of Kubernetes, as kubectl -o json prints them", _matches, _read)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from traces.logs.cells import Moments
@@ -26,9 +28,8 @@ from traces.native import COLUMNS, MIN_SECONDS, whole
 
 from .kubernetes import (
     GPU_TYPE_LABEL,
+    GpuResources,
     condition,
-    gpus_in,
-    gpus_of_pod,
     is_first_object,
     items,
     items_of,
@@ -48,20 +49,20 @@ def _matches(head: Head) -> bool:
     )
 
 
-def _values(entry: Any, tenant: str, times: Moments) -> Iterator[Row]:
+def _values(entry: Any, tenant: str, times: Moments, *, resources: GpuResources) -> Iterator[Row]:
     is_group = member(entry, "kind") == "PodGroup"
     job = items_of(entry, "PodGroup" if is_group else "Job")
     submit_s = time_of(times, job, "metadata", "creationTimestamp")
     if submit_s is None:
         raise ValueError("has no creationTimestamp")
-    row = _of_group(job, times) if is_group else _of_job(job, times)
+    row = (_of_group if is_group else _of_job)(job, times, resources)
     COLUMNS["gpus"](str(row["gpus"]))
     names = {"queue": text_of(job, "spec", "queue"), "namespace": text_of(job, "metadata", "namespace")}
     yield {"job_id": name_of(job), "submit_s": submit_s, "tenant": names[tenant], **row}
 
 
-def _of_job(job: Mapping[str, Any], times: Moments) -> Row:
-    pods, part, gpu_type = _pods(job)
+def _of_job(job: Mapping[str, Any], times: Moments, resources: GpuResources) -> Row:
+    pods, part, gpu_type = _pods(job, resources)
     fewest = member(job, "spec", "minAvailable")
     total = sum(gpus * count for gpus, count in pods)
     min_gpus = 0 if fewest is None else _least(pods, whole(str(fewest)))
@@ -97,12 +98,12 @@ def _least(pods: list[tuple[int, int]], fewest: int) -> int:
     return total
 
 
-def _pods(job: Mapping[str, Any]) -> tuple[list[tuple[int, int]], bool, str | None]:
+def _pods(job: Mapping[str, Any], resources: GpuResources) -> tuple[list[tuple[int, int]], bool, str | None]:
     """(GPUs of a pod, pods), fewest GPUs first; whether slices are among them; their type if it is one."""
     pods, part, types = list[tuple[int, int]](), False, dict[str | None, None]()
     tasks = member(job, "spec", "tasks")
     for task in tasks if isinstance(tasks, list) else []:
-        of_pod, sliced = gpus_of_pod(member(task, "template", "spec"))
+        of_pod, sliced = resources.of_pod(member(task, "template", "spec"))
         replicas = member(task, "replicas")
         count = 1 if replicas is None else whole(str(replicas))
         if count < 0:
@@ -126,11 +127,11 @@ def _running_since(job: Mapping[str, Any], times: Moments) -> float | None:
     return time_of(times, job, "status", "state", "lastTransitionTime") if running else None
 
 
-def _of_group(group: Mapping[str, Any], times: Moments) -> Row:
+def _of_group(group: Mapping[str, Any], times: Moments, resources: GpuResources) -> Row:
     owners = member(group, "metadata", "ownerReferences")
     if isinstance(owners, list) and any(member(owner, "kind") == "Job" for owner in owners):
         raise ValueError("is the pod group of a job, which is listed itself")
-    gpus, part = gpus_in(member(group, "spec", "minResources"))
+    gpus, part = resources.held(member(group, "spec", "minResources"))
     if not gpus:
         raise ValueError("asks for no GPU")
     phase = text_of(group, "status", "phase") or "Pending"
@@ -163,7 +164,7 @@ def _go_span(entry: Any, *path: str) -> float | None:
 _FORM = RecordsOfJobs(
     format="volcano",
     entries=items,
-    values=_values,
+    values=partial(_values, resources=GpuResources()),
     name=name_of,
     columns=("metadata", "spec", "status"),
     tenants=("queue", "namespace"),
@@ -180,7 +181,8 @@ _FORM = RecordsOfJobs(
 
 
 def _read(source: LogSource, options: ReadOptions) -> Log:
-    return read_records(source, _FORM, options)
+    form = replace(_FORM, values=partial(_values, resources=GpuResources(options.gpu_resources)))
+    return read_records(source, form, options)
 
 
 VOLCANO = LogFormat(

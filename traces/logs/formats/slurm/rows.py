@@ -29,6 +29,7 @@ __all__ = [
     "plain_text",
     "state_of",
     "tasks_of",
+    "throttle_of",
 ]
 
 _STATES = {
@@ -45,7 +46,7 @@ GOING = frozenset(
 _CANCELLED = ("CANCELLED", "DEADLINE")
 _NO_LIMIT = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A", "infinite", "NONE")
 _NO_TEXT = ("", "(null)", "N/A", "None", "null", "n/a", "None assigned", "(none)", "Unknown")
-_ARRAY = re.compile(r"(.*?)_?\[([\d,:-]+)(?:%\d+)?\]", re.ASCII)
+_ARRAY = re.compile(r"(.*?)_?\[([\d,:-]+)(?:%(\d{1,9}))?\]", re.ASCII)
 _MOST_LATE = 0.2  # of the jobs: where more have ids out of order, ids are no numbers of submissions
 _MOST_TASKS = 100_000  # of an array; Slurm's MaxArraySize is at most 4,000,001, by default 1,001
 
@@ -318,6 +319,12 @@ def tasks_of(job_id: str) -> list[str]:
             raise ValueError("is an array whose tasks are not listed; squeue -r lists them")
         return [job_id]
     return [f"{match[1]}_{task}" for task in _indices(match[2])]
+
+
+def throttle_of(job_id: str) -> int | None:
+    """The most tasks of an array that run at once, by the id of its pending tasks: 4 of `17_[3-20%4]`."""
+    match = _ARRAY.fullmatch(job_id)
+    return int(match[3]) or None if match and match[3] else None
 
 
 def _indices(text: str) -> Iterator[int]:

@@ -40,6 +40,7 @@ from .rows import (
     plain_text,
     state_of,
     tasks_of,
+    throttle_of,
 )
 from .submit_line import NO_OPTIONS, SubmitOptions, submit_options, submitted_request
 from .times import row_times
@@ -268,7 +269,7 @@ class _Rows:
             nodes=nodes,
             node_names=self._nodes(cell.NodeList, rows),
             array_id=array_of(job_id),
-            array_limit=options.array_limit,
+            array_limit=options.array_limit or (throttle_of(job_id) if "[" in job_id else None),
             begin_s=begin_moment(options, times.submit_s, self._zone) if options.begin else None,
             nice=_whole(options.nice),
             depends=options.dependency,

@@ -30,6 +30,7 @@ from .rows import (
     plain_text,
     state_of,
     tasks_of,
+    throttle_of,
 )
 from .submit_line import NO_OPTIONS, submit_options
 from .times import row_times
@@ -138,7 +139,7 @@ class StatedJob:
             nodes=_whole(self.nodes.partition("-")[0]),
             node_names=_hosts(self.node_names),
             array_id=array_of(self.job_id),
-            array_limit=_whole(self.array_limit) or options.array_limit,
+            array_limit=_whole(self.array_limit) or options.array_limit or throttle_of(self.job_id),
             begin_s=held_until_s or begin_moment(options, times.submit_s, moment.zone),
             nice=_signed(self.nice or options.nice),
             depends=plain_text(self.depends) or options.dependency,
