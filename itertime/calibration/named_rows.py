@@ -17,7 +17,6 @@ from itertime.spec import ModelSpec, System, load_model, load_system, profile_of
 Cells = dict[str, Any]
 MODEL_CELLS = ("layers", "hidden", "heads", "vocab", "attention")
 """Cells of which an empty one leaves the model to its name."""
-SYSTEM_CELLS = ("gpu", "gpus_per_node", "node_nic_gbps")
 RATES = ("tokens_per_s", "tokens_per_s_per_gpu")
 DEGREES = ("tp", "pp", "dp", "cp")
 _ROUNDING = 0.01  # by which a published rate may differ from published seconds

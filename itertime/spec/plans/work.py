@@ -30,14 +30,12 @@ class Work:
     @cached_property
     def tokens(self) -> Array:
         """Tokens of all samples."""
-        mean = self.model.seq_len if self.lengths is None else self.lengths.mean
-        return np.asarray(self.plans.global_batch * float(mean))
+        return np.asarray(self.plans.global_batch * self._sample_tokens)
 
     @cached_property
     def model_flops(self) -> Array:
         """FLOPs of a forward and a backward pass (`ModelSpec.flops_per_iteration`): those of MFU."""
-        mean = self.model.seq_len if self.lengths is None else self.lengths.mean
-        return np.asarray(self.plans.global_batch * self.model.flops_of(mean, self.lengths))
+        return np.asarray(self.plans.global_batch * self.model.flops_of(self._sample_tokens, self.lengths))
 
     @cached_property
     def hardware_flops(self) -> Array:
@@ -52,6 +50,11 @@ class Work:
         scores = self._passed.scores
         dropped = 3.0 * self.tokens * (self._passed.counted_scores - scores)
         return self.model_flops - dropped + self._repeated(scores)
+
+    @property
+    def _sample_tokens(self) -> float:
+        """Tokens of a sample, on average."""
+        return float(self.model.seq_len) if self.lengths is None else self.lengths.mean
 
     @cached_property
     def _passed(self) -> ForwardFlops:

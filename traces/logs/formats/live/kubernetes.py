@@ -48,7 +48,6 @@ _GPU_WORD = re.compile(r"(?:^|[^a-z])gpus?(?:[^a-z]|$)", re.IGNORECASE)
 _FIRST = re.compile(
     r'"apiVersion"\s*:\s*"([^"]*)"\s*,\s*"kind"\s*:\s*"([^"]*)"|"kind"\s*:\s*"([^"]*)"\s*,\s*"apiVersion"\s*:\s*"([^"]*)"'
 )
-_GROUP = re.compile(r"([^/]*)(?:/[^/]*)?")
 
 
 def is_first_object(head: Head, group: str, kinds: Iterable[str]) -> bool:
