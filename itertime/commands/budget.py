@@ -15,17 +15,16 @@ from .idle_options import print_unpredicted, print_without_effect
 from .layout import predict_command
 from .options import (
     MEMORY_HEADROOM,
-    Choices,
     Conditions,
     Execution,
     GlobalBatch,
     Headroom,
     Json,
     ModelName,
+    SpaceOptions,
     Subject,
     SystemName,
     UsdPerGpuHour,
-    frame_text,
     option,
 )
 from .search import no_answer
@@ -55,7 +54,7 @@ class Allowance:
 def budget(
     conditions: Conditions,
     allowance: Allowance,
-    choices: Choices,
+    space_options: SpaceOptions,
     execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
@@ -63,7 +62,7 @@ def budget(
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
     from itertime.planning import Budget, generated, published
 
-    system, space = conditions.read_system(), choices.plan_space(execution)
+    system, space = conditions.read_system(), space_options.plan_space(execution)
     limits = Budget(
         **vars(allowance),
         global_batch=conditions.global_batch,
@@ -84,10 +83,10 @@ def budget(
     if json:
         documents = {name: trainings.document(answer) for name, answer in answers.items()}
         rule = {"gpus": gpus, "days": days, "rule_parameters": limits.rule_parameters()}
-        print_json(rule | choices.frame(system, space) | documents)
+        print_json(rule | space_options.frame(system, space) | documents)
         return
     print(f"{gpus} GPUs for {days:g} days, {allowance.tokens_per_parameter:g} tokens per parameter")
-    print(wrapped(frame_text(choices, system, space)))
+    print(wrapped(space_options.frame_text(system, space)))
     print(f"at 100 % utilisation the rule gives {limits.rule_parameters() / 1e9:.1f}B parameters")
     for name, answer in answers.items():
         print(f"{name} shapes")
@@ -191,7 +190,7 @@ class Curve:
 def cost(
     subject: StudySubject,
     curve: Curve,
-    choices: Choices,
+    space_options: SpaceOptions,
     execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     csv: Annotated[Path | None, option("--csv", "Write the points to this file.")] = None,
@@ -205,7 +204,7 @@ def cost(
     from itertime.spec import checked_price, price_of
 
     model, system = subject.read_model(), subject.read_system()
-    shares, space = _shares(curve.utilisation), choices.plan_space(execution)
+    shares, space = _shares(curve.utilisation), space_options.plan_space(execution)
     price = price_of(system, checked_price(curve.price))
     training = TrainingCost(model, system, curve.tokens, curve.gpus, price.usd_per_gpu_hour, curve.flops)
     print_unpredicted(execution.options)
@@ -234,10 +233,10 @@ def cost(
             "predicted": predicted_point._asdict() if predicted_point else None,
             "plan": plan,
         }
-        print_json(subject_document | counts | prices | choices.frame(system, space) | outcome)
+        print_json(subject_document | counts | prices | space_options.frame(system, space) | outcome)
     else:
         print(f"{title}, {price.origin}")
-        print(wrapped(frame_text(choices, system, space)))
+        print(wrapped(space_options.frame_text(system, space)))
         print(f"{training.flops:.4g} FLOPs, counted as {curve.flops}")
         _print_cost(points, predicted_point)
         if ranked_plan:

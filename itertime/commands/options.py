@@ -201,7 +201,7 @@ class Execution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
+class SpaceOptions:
     """The options that say which plans a search tries: a space by name, and in place of some of its choices
     lists of values, or `all`.
     """
@@ -279,8 +279,15 @@ class Choices:
         """What `--json` says of the plans that were looked at."""
         return {"space": self.space, "framework": system.framework, "precision": space.precision}
 
+    def frame_text(self, system: System, space: Space) -> str:
+        """Among which plans a search looked, and under which framework and precision they run."""
+        stated = ", ".join(f"{name} {value}" for name, value in self.replaced_choices.items())
+        name = f"{self.space}, but for {stated}" if stated else self.space
+        peak = "" if space.precision == "bf16" else ", utilisation of the bf16 peak"
+        return f"space {name}; framework {shown(system.framework)}; precision {space.precision}{peak}"
+
     @property
-    def stated(self) -> dict[str, str]:
+    def replaced_choices(self) -> dict[str, str]:
         """The choices of the space that options replace, as text by the name of the option."""
         values = vars(self) | {"offload_optimizer": self.offload_optimizer or None}
         del values["space"]
@@ -292,14 +299,6 @@ class Choices:
 def _chosen(option: str, text: str) -> tuple[int, ...]:
     """The numbers of an option; empty for "all", which leaves the choice to the search."""
     return () if text.strip() == "all" else numbers_of(option, text)
-
-
-def frame_text(choices: Choices, system: System, space: Space) -> str:
-    """Among which plans a search looked, and under which framework and precision they run."""
-    stated = ", ".join(f"{name} {value}" for name, value in choices.stated.items())
-    name = f"{choices.space}, but for {stated}" if stated else choices.space
-    peak = "" if space.precision == "bf16" else ", utilisation of the bf16 peak"
-    return f"space {name}; framework {shown(system.framework)}; precision {space.precision}{peak}"
 
 
 def words_of(text: str) -> tuple[str, ...]:

@@ -13,13 +13,12 @@ from .idle_options import print_unpredicted, print_without_effect
 from .layout import predict_command
 from .options import (
     MEMORY_HEADROOM,
-    Choices,
     Execution,
     Headroom,
     Json,
+    SpaceOptions,
     Subject,
     UsdPerGpuHour,
-    frame_text,
     option,
 )
 
@@ -70,7 +69,7 @@ class Goal:
 def search(
     subject: Subject,
     goal: Goal,
-    choices: Choices,
+    space_options: SpaceOptions,
     execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
     json: Json = False,
@@ -84,7 +83,7 @@ def search(
     model, system = subject.read_model(), subject.read_system()
     price = price_of(system, checked_price(goal.price))
     tokens = None if goal.tokens is None else checked_tokens(goal.tokens)
-    space = choices.plan_space(execution)
+    space = space_options.plan_space(execution)
     print_unpredicted(execution.options)
     result = run(
         model,
@@ -104,11 +103,11 @@ def search(
     choice = None if front else judge(model, system, result, objective)
     answer = _Answer(subject, model, system, result, price, objective == "cost", tokens, memory_headroom)
     if json:
-        frame = choices.frame(system, space)
+        frame = space_options.frame(system, space)
         print_json(answer.document() | frame | _notes_document(system, choice, price))
     else:
         print(answer.counts)
-        print(wrapped(frame_text(choices, system, space)))
+        print(wrapped(space_options.frame_text(system, space)))
         answer.print_plans(against_best=not front)
         answer.print_command()
         if goal.explain and result.plans:
