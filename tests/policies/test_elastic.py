@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clustersim
@@ -24,7 +24,7 @@ from clustersim.records import ALLOCATES
 from clustersim.scheduler import JobView, Scheduler
 from clustersim.speed import Interference
 from clustersim.testing import Outcome, check_outcome, decide, simulate
-from policies.afs import Afs, apathetic_shares
+from policies.afs import Afs
 from policies.gavel_ftf import GavelFtf
 from policies.gavel_makespan import GavelMakespan
 from policies.gavel_max_min import GavelMaxMin
@@ -104,31 +104,6 @@ def test_optimus_has_the_smallest_remaining_time_in_all(jobs: list[Any], gpus: i
             assert mine <= other * (1 + 1e-9)
 
 
-# AFS
-
-
-def two(work_a: float, gain_a: float, work_b: float, gain_b: float) -> tuple[Any, Any]:
-    """Two jobs that run at 1 unit/s on a GPU, and at 1 + gain on two."""
-    return Stub(work_a, {1: 1.0, 2: 1 + gain_a}), Stub(work_b, {1: 1.0, 2: 1 + gain_b})
-
-
-@given(st.floats(1, 100), st.floats(0.01, 0.99), st.floats(1, 100), st.floats(0.01, 0.99))
-@settings(deadline=None)
-def test_afs_minimises_the_mean_of_two(work_a: float, gain_a: float, work_b: float, gain_b: float) -> None:
-    """`a` ends first with a GPU each, and still does if `b` gets the third. If `a` gets it, `b` takes it over
-    when `a` is done. Whichever sums to less is right (the derivation of the paper's inequality).
-    """
-    assume(work_a < work_b / (1 + gain_b))
-    end_a = work_a / (1 + gain_a)
-    to_a = end_a + end_a + (work_b - end_a) / (1 + gain_b)
-    to_b = work_a + work_b / (1 + gain_b)
-    assume(abs(to_a - to_b) > 1e-9 * to_a)
-    a, b = two(work_a, gain_a, work_b, gain_b)
-    for jobs in ([a, b], [b, a]):
-        shares = apathetic_shares(line(jobs), 3, {})
-        assert shares == ({a: 2, b: 1} if to_a < to_b else {a: 1, b: 2})
-
-
 # heSRPT
 
 
@@ -150,21 +125,6 @@ def test_hesrpt_fractions_add_up_and_favour_the_short(jobs: int, exponent: float
     shares = fractions(jobs, exponent)
     assert sum(shares) == pytest.approx(1)
     assert all(a <= b * (1 + 1e-9) + 1e-12 for a, b in pairwise(shares))
-
-
-# max-min
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12))
-@settings(deadline=None, max_examples=examples(60))
-def test_max_min_is_the_fairest_of_all_divisions(mosts: list[int], gpus: int) -> None:
-    """No other division has, sorted, a lexicographically larger list of counts."""
-    jobs: list[Any] = [power(1.0, 0.9, most) for most in mosts]
-    shares = allocate_stepwise(submitted(jobs), gpus, lambda job, held, size: size)
-    mine = sorted(shares.get(job, 0) for job in jobs)
-    for counts in product(*(range(most + 1) for most in mosts)):
-        if sum(counts) <= gpus:
-            assert sorted(counts) <= mine
 
 
 # All of them

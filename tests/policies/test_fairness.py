@@ -1,4 +1,4 @@
-"""Fairness: Gandiva_fair's tickets, trades and turns; Themis and Shockwave by hand; AlloX's least total."""
+"""Fairness: Gandiva_fair's tickets, trades and turns; an auction; Shockwave by hand; AlloX's least total."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,15 +18,14 @@ import clustersim
 from clustersim.audit import check_run_folder
 from clustersim.cluster import SharedPlacement
 from clustersim.records import ALLOCATES
-from clustersim.scheduler import JobView, Proposal, State
+from clustersim.scheduler import JobView, Proposal
 from clustersim.testing import Outcome, simulate
 from policies.allox import Allox
 from policies.gandiva_fair import GandivaFair, divided
 from policies.shockwave import Shockwave
 from policies.solvers.partial_allocation import auction
-from policies.themis import Themis
 from policies.toolkit import WorkCourse, course_of, predicted_shares
-from tests.builders import MixedBench, Script, drawn_jobs, elastic, finishes, rigid, starts, times
+from tests.builders import MixedBench, Script, drawn_jobs, elastic, rigid, starts, times
 from tests.tables import table_rows
 from traces.job import Job
 
@@ -274,60 +273,6 @@ def test_every_rule_holds_and_all_jobs_finish(params: dict[str, Any], tmp_path: 
     )  # fmt: skip
     assert all(job.state == "finished" for job in run.jobs)
     assert not [v for finding in check_run_folder(tmp_path / "run") for v in finding.violations]
-
-
-# rho, from its definition (Themis, NSDI 2020, section 3): the time from submission to finish over the time
-# alone x the mean number of jobs. The jobs and the numbers worked out for them are ours, not the paper's.
-
-
-class Watched(Themis):
-    """Notes the rho of every job at every decision."""
-
-    def __init__(self) -> None:
-        super().__init__(lease_s=100.0)
-        self.seen: dict[tuple[float, str, int], float] = {}
-
-    def schedule(self, state: State) -> Proposal:
-        proposal = super().schedule(state)
-        for view in [*state.running, *state.pending]:
-            for gpus in (0, view.requested):
-                self.seen[state.now, view.id, gpus] = self.ratio(view, gpus, state.now)
-        return proposal
-
-
-def test_ratios_by_hand() -> None:
-    """Two jobs of 300 and 600 s that need the whole node, and a third of 200 s at 150 s.
-
-    At 0, with half a cluster of their own, they would take 600 and 1200 s: rho is 1/2 with GPUs; without, a
-    lease later, 400/600 and 700/1200. So `a` runs first; at 100 both would come to 400/600 and 800/1200. At
-    200 the mean number of jobs since 0 is (150 x 2 + 50 x 3) / 200 = 2.25, `b` is worst off with 900/1350;
-    `c`, for which there were always three, with 350/600.
-    """
-    policy = Watched()
-    outcome = simulate(
-        [rigid("a", 0, 8, 300), rigid("b", 0, 8, 600), rigid("c", 150, 8, 200)], policy, "n1g8"
-    )
-    rho = {key: round(value, 6) for key, value in policy.seen.items()}
-    assert rho[0, "a", 8] == rho[0, "b", 8] == 0.5
-    assert rho[0, "a", 0] == round(400 / 600, 6)
-    assert rho[0, "b", 0] == round(700 / 1200, 6)
-    assert rho[100, "a", 8] == 0.5
-    assert rho[100, "b", 8] == round(700 / 1200, 6)
-    assert rho[150, "c", 8] == round(200 / (3 * 200), 6)
-    assert rho[100, "a", 0] == rho[100, "b", 0] == round(2 / 3, 6)
-    assert outcome.of("b").start_s == 200
-    assert rho[200, "b", 8] == round((200 + 600) / (600 * 2.25), 6)
-    assert rho[200, "a", 0] == round((200 + 100 + 100) / (300 * 2.25), 6)
-    assert rho[200, "b", 0] == round(900 / 1350, 6)
-    assert rho[200, "c", 0] == round(350 / 600, 6)
-
-
-def test_the_worst_off_always_gets_a_lease() -> None:
-    """However many small jobs would raise the product of values more, the one that fares worst runs."""
-    jobs = [rigid("wide", 0, 8, 1000), *(rigid(f"s{i}", 1 + i / 10, 1, 500) for i in range(40))]
-    outcome = simulate(jobs, Themis(fairness=0.0, lease_s=100.0), "n1g8")
-    assert outcome.of("wide").start_s == 0
-    assert finishes(outcome)["wide"] < 4000  # type: ignore[operator]
 
 
 # The auction
