@@ -1,5 +1,5 @@
-"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md, and the table of settings in
-docs/runs.md, from the fields that they describe.
+"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md, the table of settings in
+docs/runs.md, and those of parameters in docs/sites.md, from what they describe.
 
 python -m docs.keys
 """
@@ -8,10 +8,32 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from clustersim.sites.exports import FOLLOWED, FOLLOWED_OPTIONS, UNMODELLED, UNMODELLED_OPTIONS
 from docs.website.settings import described_keys, described_settings
 from itertime.spec import ModelSpec, PlanOptions, System
 
 DOCS = Path(__file__).parent
+
+
+def followed_parameters() -> str:
+    """The parameters of Slurm that the policy `slurm` follows, with their defaults, as a table."""
+    rows = [(name, default or "none") for name, default in FOLLOWED.items() if name != "ClusterName"]
+    rows += [
+        (f"SchedulerParameters={name}", "off" if default is None else str(default))
+        for name, default in FOLLOWED_OPTIONS.items()
+    ]
+    shown = [(name, "none" if default == "(null)" else default) for name, default in rows]
+    return "\n".join(["| parameter | default |", "|---|---|", *(f"| `{n}` | {d} |" for n, d in shown)])
+
+
+def unmodelled_parameters() -> str:
+    """The parameters of Slurm that decide schedules and that nothing follows, as a table."""
+    rows = [(name, entry.consequence) for name, entry in UNMODELLED.items()]
+    rows += [(f"SchedulerParameters={name}", text) for name, text in UNMODELLED_OPTIONS.items()]
+    lines = [f"| `{name}` | {text} |" for name, text in rows]
+    return "\n".join(["| parameter | what simulations do |", "|---|---|", *lines])
+
+
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "models.md": {
         "keys of a model": partial(described_keys, ModelSpec),
@@ -19,6 +41,10 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     },
     "plan-options.md": {"keys of the options of a plan": partial(described_keys, PlanOptions)},
     "runs.md": {"settings of a run": described_settings},
+    "sites.md": {
+        "parameters that are followed": followed_parameters,
+        "parameters that are not modelled": unmodelled_parameters,
+    },
 }
 """The tables of a page, by the words in the marks around them."""
 

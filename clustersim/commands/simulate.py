@@ -28,6 +28,7 @@ from .help.options import (
     VarySetting,
     Warmup,
     Workers,
+    policy_or_that_of_site,
 )
 from .what_if import vary as vary_settings
 
@@ -41,7 +42,7 @@ DEMO_POLICIES = "fifo,easy,vtrain-aware,priced"
 
 
 @option_groups
-def run(trace: TraceFile, policy: PolicyName, options: RunOptions, output: RunOutput) -> None:
+def run(trace: TraceFile, options: RunOptions, output: RunOutput, policy: PolicyName = None) -> None:
     """Simulate a trace under one policy."""
     from clustersim.runs import Trace
     from clustersim.runs import run as simulate
@@ -49,12 +50,13 @@ def run(trace: TraceFile, policy: PolicyName, options: RunOptions, output: RunOu
     from .output.runs import check_folder, print_run
     from .output.terminal import progress_of
 
-    config = options.config(policy)
+    name = policy_or_that_of_site(policy, options)
+    config = options.config(name)
     jobs = Trace.read(trace, config.table, config.model_path)
     if output.out is not None:
         check_folder(output.out, force=output.force)
     try:
-        with progress_of(f"simulating {policy}", len(jobs.jobs)) as advance:
+        with progress_of(f"simulating {name}", len(jobs.jobs)) as advance:
             result = simulate(
                 jobs, config=config, out=output.out, parquet=output.parquet, on_progress=advance
             )

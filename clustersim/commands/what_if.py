@@ -13,7 +13,15 @@ from itertime.commandline import option_groups
 from itertime.errors import UserError
 
 from .help import completion
-from .help.options import Output, PolicyName, RunOptions, TraceFile, Workers, grid_settings
+from .help.options import (
+    Output,
+    PolicyName,
+    RunOptions,
+    TraceFile,
+    Workers,
+    grid_settings,
+    policy_or_that_of_site,
+)
 
 __all__ = ["vary", "what_if"]
 
@@ -34,10 +42,10 @@ Metrics = Annotated[
 @option_groups
 def what_if(
     trace: TraceFile,
-    policy: PolicyName,
     vary_: Vary,
     options: RunOptions,
     output: Output,
+    policy: PolicyName = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of each run, counting from --seed.")] = 1,
     metrics: Metrics = None,
     workers: Workers = None,
@@ -48,7 +56,8 @@ def what_if(
     compared with that of the first values. With --out, a folder keeps the runs and a report, and the same
     command continues it. Where something is drawn, --seeds 5 or more gives intervals.
     """
-    vary(trace, [policy], vary_, options, output, seeds=seeds, metrics=metrics, workers=workers)
+    name = policy_or_that_of_site(policy, options)
+    vary(trace, [name], vary_, options, output, seeds=seeds, metrics=metrics, workers=workers)
 
 
 def vary(

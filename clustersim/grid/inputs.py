@@ -26,9 +26,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from clustersim.cluster import load_cluster
+from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine.fleet import Routing
-from clustersim.runs import RunConfig, code_hash, find_policy, policy_hash, recipe_values
+from clustersim.runs import RunConfig, changed_site, code_hash, find_policy, policy_hash, recipe_values
 from itertime.errors import UnknownName, UserError
 from itertime.io import digest, sha256, shown
 from itertime.spec import load_system, profile_of
@@ -70,7 +70,8 @@ def resolve(
     the run that `trace_settings` describe, by default from this one.
 
     `a.b` sets `b` within `a`, before or after `a`; `policy.b` is a parameter of the policy, `system.b` a
-    value of the system, and `nodes` the number of nodes of a cluster that is given by its shape.
+    value of the system, and `nodes` the number of nodes of a cluster that is given by its shape or by a site,
+    `site.b.c` a value of the site.
     """
     parts = {name[6:]: value for name, value in settings.items() if name.startswith("trace.")}
     trace = _trace(settings.get("trace"), parts, seed)
@@ -87,12 +88,18 @@ def _config(settings: Mapping[str, Any], seed: int) -> RunConfig:
     """The settings of the run alone."""
     plain_settings = {name: value for name, value in settings.items() if "." not in name and name != "trace"}
     parts = [(name.split(".", 1), value) for name, value in settings.items() if "." in name]
+    if "nodes" in plain_settings and plain_settings.get("site") is not None:
+        nodes = plain_settings.pop("nodes")
+        plain_settings["site"] = changed_site(plain_settings["site"], "nodes", nodes)
     if "nodes" in plain_settings:
         plain_settings["cluster"] = _with_nodes(plain_settings.get("cluster"), plain_settings.pop("nodes"))
     if "policy" not in plain_settings:
         raise UserError("policy: is not given; name one in set or as an axis of the matrix")
     for (a, b), value in parts:
         if a == "trace":
+            continue
+        if a == "site":
+            plain_settings[a] = changed_site(plain_settings.get(a), b, value)
             continue
         if a == "system":  # a change is part of the system's name
             system = plain_settings.get("system", RunConfig.model_fields["system"].default)
@@ -159,12 +166,19 @@ class Hashes:
         self.file = cache(sha256)
         self.policy = cache(_policy_hash)
         self.system = cache(_system_hash)
-        self.groups = cache(self._groups)
+        self._groups = cache(self._of_names)
 
-    def _groups(self, cluster: str, system: str, network: str | None) -> list[str | None]:
+    def groups(self, config: RunConfig) -> list[str | None]:
         """Hashes of the systems of the groups of nodes, which a cluster file names and which may be files."""
-        groups = load_cluster(cluster, system, network).groups
-        return [None if group.system is None else self.system(group.system) for group in groups]
+        if config.site is None:
+            return self._groups(config.cluster, config.system, config.network)
+        return self._of_nodes(config.stated_cluster())
+
+    def _of_names(self, cluster: str, system: str, network: str | None) -> list[str | None]:
+        return self._of_nodes(load_cluster(cluster, system, network))
+
+    def _of_nodes(self, cluster: Cluster) -> list[str | None]:
+        return [None if group.system is None else self.system(group.system) for group in cluster.groups]
 
 
 def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, Any]]:
@@ -180,7 +194,7 @@ def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) 
         **_routed(config, hashes),
         "system": hashes.system(config.system),
         "files": {name: hashes.file(file) for name, file in _files_of(config)},
-        "groups": hashes.groups(config.cluster, config.system, config.network),
+        "groups": hashes.groups(config),
         "code": code_hash(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
     }

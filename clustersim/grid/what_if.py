@@ -25,7 +25,7 @@ from .results import Results
 
 __all__ = ["Variation", "WhatIf", "plan_variation", "what_if"]
 
-_FILES = ("trace", "cluster", "system", "policy", "table", "calendar", "reservations")
+_FILES = ("trace", "cluster", "system", "policy", "table", "calendar", "reservations", "site")
 """Settings that may name a file."""
 _NAME = re.compile(r"([^:,]+)(.*)", re.DOTALL)
 

@@ -11,6 +11,8 @@
 | `Entry` | what a manifest has of a setting |
 | `best_possible` | the bound of the jobs of a run: what no policy can do better |
 | `NO_BOUND` | the value of the setting `bound` with which no bound is computed |
+| `changed_site` | the document of a site with one value changed |
+| `closures_of` | the entries of a calendar for the nodes of a site that are down |
 | `is_of_nodes` | whether the price in a manifest is that of its nodes |
 | `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
 
@@ -72,6 +74,7 @@ from .run import run, run_config
 from .run_bounds import best_possible
 from .settings import Entry, Setting
 from .setup import is_of_nodes, setup_of
+from .sites import changed_site, closures_of
 from .source import LARGEST_FILE, Trace, recipe_values, stated_hash, trace_of_manifest
 
 __all__ = [
@@ -86,6 +89,8 @@ __all__ = [
     "algorithm_of",
     "best_possible",
     "bound_stated",
+    "changed_site",
+    "closures_of",
     "code_hash",
     "compare",
     "find_policy",

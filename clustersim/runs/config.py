@@ -7,10 +7,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from clustersim.bounds import METHODS
-from clustersim.cluster import Cluster
+from clustersim.cluster import Cluster, load_cluster
 from clustersim.cluster.networks import NETWORKS
 from clustersim.engine.fleet import Routing
 from clustersim.failures import (
@@ -26,6 +34,7 @@ from clustersim.overheads import Overheads
 from clustersim.placement import PLACERS, placer
 from clustersim.scheduler import Scheduler
 from clustersim.scheduler.cluster_state import checked_quotas
+from clustersim.sites import cluster_of_site, site_of
 from clustersim.speed import Interference, NodeSpeeds, StepTimes, Variability
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
@@ -34,6 +43,7 @@ from itertime.planning import FORMER_NAMES
 from traces.estimates import Estimates
 
 from .settings import Entry, Setting
+from .sites import changed_site, with_site
 
 __all__ = ["NO_BOUND", "SETTINGS", "RunConfig", "values_of"]
 
@@ -167,6 +177,16 @@ class RunConfig(BaseModel):
             entry=Entry.NO,
         ),
     ] = "dgx-a100-80gb"
+    site: Annotated[
+        Parts | None,
+        Setting(
+            meaning="a site of Slurm, in place or a file: its nodes are the cluster, its rules those of the "
+            "policy `slurm`; `site.PATH` changes one value ([sites.md](sites.md#other-values-of-a-site))",
+            default="none",
+            option="--site",
+            assigned="site.PATH",
+        ),
+    ] = None
     planner: Annotated[
         str | None,
         Setting(
@@ -450,6 +470,25 @@ class RunConfig(BaseModel):
         ),
     ] = 0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_document_of_site(cls, values: Any) -> Any:
+        return with_site(values) if isinstance(values, Mapping) and values.get("site") is not None else values
+
+    def stated_cluster(self) -> Cluster:
+        """The cluster that the settings name: that of the site, if one is stated. UserError if both are."""
+        if self.site is None:
+            return load_cluster(self.cluster, self.system, self.network)
+        for name in ("cluster", "system"):
+            value = getattr(self, name)
+            if value != RunConfig.model_fields[name].default:
+                raise UserError(
+                    f"{name}={quoted(value)}: contradicts site, which states the nodes; leave {name} out, or "
+                    "change their number by site.nodes"
+                )
+        cluster = cluster_of_site(site_of(self.site))
+        return cluster if self.network is None else Cluster.of(cluster.groups, self.network)
+
     @property
     def window(self) -> dict[str, float | None] | None:
         """The window of measurement, by the names of its settings; None without one."""
@@ -513,9 +552,17 @@ def _stated(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+def _parsed(text: str, raw: str) -> Any:
+    """The value in an assignment. UserError if it is not YAML."""
+    try:
+        return parse_yaml(raw)
+    except ValueError:
+        raise UserError(f"--set {quoted(text)}: the value is not valid YAML") from None
+
+
 def _assign(values: dict[str, Any], text: str) -> None:
     """Apply `a.b=c`, with a value in YAML. `policy.x` is short for `params.x`; `system.x` changes a value of
-    the system.
+    the system, `site.x.y` one of the site.
     """
     key, equals, raw = text.partition("=")
     parts = key.strip().split(".")
@@ -525,15 +572,15 @@ def _assign(values: dict[str, Any], text: str) -> None:
         )
     if parts[0] == "policy" and len(parts) > 1:
         parts[0] = "params"
+    if parts[0] == "site" and len(parts) > 1 and raw.strip():
+        values["site"] = changed_site(values.get("site"), ".".join(parts[1:]), _parsed(text, raw))
+        return
     if parts[0] == "system" and len(parts) > 1 and raw.strip():
         # A change is part of the system's name, so every reader of the manifest applies it.
         system = values.get("system") or RunConfig.model_fields["system"].default
         values["system"] = f"{system},{'.'.join(parts[1:])}={raw.strip()}"
         return
-    try:
-        value = parse_yaml(raw)
-    except ValueError:
-        raise UserError(f"--set {quoted(text)}: the value is not valid YAML") from None
+    value = _parsed(text, raw)
     if not raw.strip():
         raise UserError(f"--set {quoted(text)}: the value is missing; write null for none, '' for empty text")
     if parts == ["policy"]:

@@ -38,7 +38,7 @@ __all__ = [
 # Our own code
 
 SIMULATOR = (
-    "cluster", "overheads", "failures", "placement", "records", "speed", "bounds", "jobs", "rundir",
+    "cluster", "overheads", "failures", "placement", "records", "sites", "speed", "bounds", "jobs", "rundir",
     "analysis", "scheduler", "engine", "runs", "errors.py", "gctuning.py",
 )  # fmt: skip
 """The parts of `clustersim` that a result depends on: all layers up to `runs` but `report` and `export`."""

@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
-from clustersim.cluster import Cluster, load_cluster
+from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup
 from clustersim.engine.fleet import Routing
 from clustersim.errors import UnsuitedPolicy
@@ -21,6 +21,7 @@ from itertime.spec import Models, Price, price_of
 
 from .config import SETTINGS, RunConfig, values_of
 from .policies import make_policy
+from .sites import params_with_site
 
 __all__ = ["is_of_nodes", "setup_of"]
 
@@ -42,8 +43,9 @@ def setup_of(
     """
     with redirect_stdout(sys.stderr):
         if cluster is None:
-            cluster = load_cluster(config.cluster, config.system, config.network)
-        scheduler = make_policy(config.policy if policy is None else policy, config.params)
+            cluster = config.stated_cluster()
+        policy_of_run = config.policy if policy is None else policy
+        scheduler = make_policy(policy_of_run, params_with_site(policy_of_run, config.params, config.site))
         resolved = _resolved(values_of(config, scheduler), cluster)
         if config.planner is None and resolved["planner"] not in PLANNERS:
             unknown = UnknownName("planner", resolved["planner"], PLANNERS)

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from clustersim.cluster import Cluster, load_cluster
+from clustersim.cluster import Cluster
 from clustersim.scheduler import Scheduler
 from clustersim.speed import node_changes, read_throughput_table
 from itertime.errors import TableError, UserError
@@ -137,7 +137,7 @@ def recipe_values(config: RunConfig) -> dict[str, Any]:
     policies, and not that of one policy. On a cluster of several GPU types the system is that of the fastest,
     by which `offered_load` counts work. UserError for a cluster that cannot be used.
     """
-    cluster = load_cluster(config.cluster, config.system, config.network)
+    cluster = config.stated_cluster()
     values = {
         "gpus": cluster.gpus,
         "planner": config.planner or Scheduler.planner,

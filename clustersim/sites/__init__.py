@@ -6,6 +6,7 @@
 | `SiteNode`, `Partition`, `Qos`, `Association`, `SiteReservation`, `Settings` | its parts |
 | `load_site`, `write_site` | a site from `site.yaml`, and into it |
 | `site_of`, `document_of` | a site from plain data, as manifests hold it, and into it |
+| `changed_document` | such data with one value changed, by its path |
 | `cluster_of_site` | its nodes with GPUs as a cluster |
 | `node_numbers` | the number in the cluster of each node, by name |
 | `closed_numbers` | the numbers of nodes that are down |
@@ -21,6 +22,7 @@ Why
 - A site is plain data without behaviour. The policy `slurm` and the commands read the same one.
 """
 
+from .changes import changed_document
 from .document import document_of, load_site, site_of, write_site
 from .hostlists import hostlist_of, hosts_of
 from .limits import LIMITS
@@ -37,6 +39,7 @@ __all__ = [
     "SiteNode",
     "SiteReservation",
     "SlurmSite",
+    "changed_document",
     "closed_numbers",
     "cluster_of_site",
     "document_of",

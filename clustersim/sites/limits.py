@@ -14,7 +14,7 @@ from itertime.io import quoted
 
 from .units import UNLIMITED, seconds_of, time_text, tres_of, tres_text
 
-__all__ = ["ALIASES", "LIMITS", "Limits", "Tres", "Unit", "limits_of", "written_limits"]
+__all__ = ["ALIASES", "FOLLOWED_LIMITS", "LIMITS", "Limits", "Tres", "Unit", "limits_of", "written_limits"]
 
 Tres = Mapping[str, float]
 """Trackable resources by name: `gres/gpu`, `gres/gpu:a100`, `cpu`, `mem` (GB), `node`, `billing`."""
@@ -60,6 +60,20 @@ LIMITS: Mapping[str, Unit] = {
 """The limits by the names that site.yaml and the policy use. `MaxTRES`, `MaxTRESMins`, `MaxWall` and
 `MinTRES` are of a job. Names with Mins are minutes in Slurm, and seconds here.
 """
+
+FOLLOWED_LIMITS = (
+    "GrpTRES",
+    "GrpTRESRunMins",
+    "GrpJobs",
+    "MaxTRES",
+    "MaxTRESPerUser",
+    "MaxTRESPerAccount",
+    "MaxJobs",
+    "MaxJobsPerUser",
+    "MaxJobsPerAccount",
+    "MaxWall",
+)
+"""The limits that the policy `slurm` follows."""
 
 ALIASES: Mapping[str, str] = {
     "GrpSubmitJobs": "GrpSubmit",

@@ -40,6 +40,7 @@ __all__ = [
     "RunOutput",
     "Seed",
     "Settings",
+    "SiteFile",
     "SystemName",
     "Table",
     "TraceFile",
@@ -50,14 +51,23 @@ __all__ = [
     "Workers",
     "config_of",
     "grid_settings",
+    "policy_or_that_of_site",
 ]
 
+POLICY_OF_SITES = "slurm"
 _CLUSTER, _WINDOW, _RESULTS = "Cluster and costs", "Window of measurement", "Results"
 TraceFile = Annotated[Path, typer.Argument(help="Trace in the native format (CSV or Parquet).")]
 ClusterShape = Annotated[
     str,
     typer.Option(
         help="Shape of the cluster (n128g8: 128 nodes of 8 GPUs), or a YAML file.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
+SiteFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Site of Slurm, written by `site slurm`: its nodes, and its rules for the policy slurm.",
         rich_help_panel=_CLUSTER,
     ),
 ]
@@ -181,8 +191,11 @@ NoReport = Annotated[
     ),
 ]
 PolicyName = Annotated[
-    str,
-    typer.Option(help="A registered policy, or file.py:Class.", autocompletion=completion.policy),
+    str | None,
+    typer.Option(
+        help="A registered policy, or file.py:Class. Needed, unless --site states one: slurm.",
+        autocompletion=completion.policy,
+    ),
 ]
 PolicyNames = Annotated[
     str, typer.Option(help="Policies, separated by commas.", autocompletion=completion.policies)
@@ -205,6 +218,7 @@ class RunOptions:
 
     cluster: ClusterShape = "n128g8"
     system: SystemName = "dgx-a100-80gb"
+    site: SiteFile = None
     planner: PlannerName = None
     placement: PlacementName = "pack"
     no_overheads: NoOverheads = False
@@ -241,19 +255,32 @@ class RunOutput(Output):
     parquet: Parquet = False
 
 
+def policy_or_that_of_site(policy: str | None, options: RunOptions) -> str:
+    """The policy that is named; else that of a site, if one is given. UserError if neither is."""
+    if policy is None and options.site is None:
+        raise UserError("--policy: is missing; name one, as in --policy fifo, or a site of Slurm with --site")
+    return policy or POLICY_OF_SITES
+
+
 def grid_settings(options: RunOptions) -> dict[str, Any]:
     """The settings of a run as a grid states them: the options that are not the defaults, then `--set`,
     with dotted names. UserError for contradictions and for text that is no setting.
     """
-    from clustersim.runs import RunConfig
+    from clustersim.runs import RunConfig, closures_of
     from itertime.io import parse_yaml
 
     config = options.config("fifo", settings=[])
     if options.no_bound:
         _refuse_bound(options.settings)
     plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)
+    if config.site is not None:  # nodes that are down follow from the site, whose nodes may be varied
+        entries = [entry for entry in config.calendar if entry not in closures_of(config.site)]
+        plain = {name: value for name, value in plain.items() if name != "calendar"}
+        plain |= {"calendar": entries} if entries else {}
     for text in options.settings or []:
-        RunConfig.make([text], policy="fifo", overheads=config.overheads)  # its errors name the option
+        RunConfig.make(
+            [text], policy="fifo", overheads=config.overheads, site=config.site
+        )  # names the option
         name, _, raw = text.partition("=")
         plain[name.strip()] = parse_yaml(raw)
     return plain

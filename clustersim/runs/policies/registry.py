@@ -22,7 +22,7 @@ from itertime.errors import UnknownName, UserError, quoted
 
 from .modules import load_policy_file
 
-__all__ = ["PolicyInfo", "algorithm_of", "find_policy", "list_policies", "make_policy"]
+__all__ = ["PolicyInfo", "algorithm_of", "find_policy", "list_policies", "make_policy", "parameters_of"]
 
 GROUP = "clustersim.schedulers"
 _HERE = str(Path(__file__).parent)
@@ -122,7 +122,7 @@ def _takes_none(cls: type[Scheduler], name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _parameters(cls: type[Scheduler]) -> dict[str, bool]:
+def parameters_of(cls: type[Scheduler]) -> dict[str, bool]:
     """The parameters of a policy by name, and whether each has a default."""
     parameters = inspect.signature(cls).parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -130,7 +130,7 @@ def _parameters(cls: type[Scheduler]) -> dict[str, bool]:
 
 
 def _check_names(cls: type[Scheduler], name: str, params: dict[str, Any]) -> None:
-    parameters = _parameters(cls)  # type: ignore[arg-type]  # mypy looks for the hash of an instance
+    parameters = parameters_of(cls)  # type: ignore[arg-type]  # mypy looks for the hash of an instance
     for param in params:
         if param not in parameters:
             raise UnknownName(f"parameter of policy {name}", param, parameters or ["(none)"])
@@ -142,7 +142,7 @@ def _check_names(cls: type[Scheduler], name: str, params: dict[str, Any]) -> Non
 
 def _fails_anyway(cls: type[Scheduler]) -> bool:
     """Whether the constructor fails with default values too: then the given values are not to blame."""
-    if not all(_parameters(cls).values()):  # type: ignore[arg-type]
+    if not all(parameters_of(cls).values()):  # type: ignore[arg-type]
         return False
     try:
         cls()

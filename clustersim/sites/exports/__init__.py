@@ -5,8 +5,18 @@ reservations.
 |---|---|
 | `read_slurm` | a site from these files, and sentences on how they were read |
 | `SlurmFiles` | where the files lie |
+| `FOLLOWED`, `FOLLOWED_OPTIONS` | parameters that are followed, and names in SchedulerParameters; defaults |
+| `UNMODELLED`, `UNMODELLED_OPTIONS` | those that decide schedules, and that no simulation follows |
 """
 
+from .parameters import FOLLOWED, FOLLOWED_OPTIONS, UNMODELLED, UNMODELLED_OPTIONS
 from .reading import SlurmFiles, read_slurm
 
-__all__ = ["SlurmFiles", "read_slurm"]
+__all__ = [
+    "FOLLOWED",
+    "FOLLOWED_OPTIONS",
+    "UNMODELLED",
+    "UNMODELLED_OPTIONS",
+    "SlurmFiles",
+    "read_slurm",
+]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clustersim.sites.limits import ALIASES, LIMITS, limits_of
+from clustersim.sites.limits import ALIASES, FOLLOWED_LIMITS, LIMITS, Limits, limits_of, written_limits
 from clustersim.sites.slurm import Association, Qos
 from clustersim.sites.units import seconds_of
 from itertime.errors import UserError
@@ -50,13 +50,14 @@ def qos_of_file(path: str | Path, unmodelled: list[str]) -> dict[str, Qos]:
             value = entry.stated(column)
             if value is not None and value != neutral:
                 unmodelled.append(f"QOS {name}: {column}={value}: {consequence}")
+        unmodelled += _other_limits(f"QOS {name}", kinds[name].limits)
     if not kinds:
         raise UserError(f"{path}: has no rows below its header; export it with sacctmgr show qos -P")
     return kinds
 
 
 def associations_of_file(
-    path: str | Path, cluster: str | None, said: list[str]
+    path: str | Path, cluster: str | None, said: list[str], unmodelled: list[str]
 ) -> tuple[str, list[Association]]:
     """The name of the cluster, and its associations, accounts before their users. `cluster`: the name that
     the configuration states; rows of other clusters are left out. UserError if there are none of this one.
@@ -69,6 +70,9 @@ def associations_of_file(
         said.append(f"{path}: associations of {len(names) - 1} other clusters are left out")
     own = [entry for entry in entries if entry.stated("Cluster") in (None, name)]
     associations = [association for _, association in _associations(own)]
+    for association in associations:
+        owner = "/".join(filter(None, ("account " + association.account, association.user)))
+        unmodelled += _other_limits(owner, association.limits)
     if not any(association.parent not in ("", ROOT) for association in associations):
         accounts = sum(not association.user for association in associations)
         flat = not any("parname" in entry.values or "parentname" in entry.values for entry in own)
@@ -131,6 +135,13 @@ def _share(entry: Entry, text: str) -> int:
     if not text.isdecimal() or len(text) > 10:
         raise entry.fault("Share", text, "must be a whole number or parent")
     return int(text)
+
+
+def _other_limits(owner: str, limits: Limits) -> Iterator[str]:
+    """A sentence for each limit that no simulation follows."""
+    for name, value in written_limits(limits).items():
+        if name not in FOLLOWED_LIMITS:
+            yield f"{owner}: {name}={value}: no job waits for this limit here"
 
 
 def _whole(entry: Entry, column: str) -> int:

@@ -50,7 +50,6 @@ FOLLOWED: Mapping[str, str] = {
     "PriorityMaxAge": "7-00:00:00",
     "PriorityDecayHalfLife": "7-00:00:00",
     "PriorityCalcPeriod": "00:05:00",
-    "PriorityUsageResetPeriod": "NONE",
     "PriorityFavorSmall": "No",
     "PriorityWeightAge": "0",
     "PriorityWeightAssoc": "0",
@@ -109,31 +108,22 @@ UNMODELLED: Mapping[str, Unmodelled] = {
         (*_OFF, "topology/none", "topology/default", "topology/flat"),
         "jobs are placed without regard to switches",
     ),
+    "PriorityUsageResetPeriod": Unmodelled(_OFF, "usage decays, and is never reset"),
     "TopologyParam": Unmodelled(_OFF, "jobs are placed without regard to switches"),
 }
 """Parameters that decide schedules and that no simulation here follows."""
 
 FOLLOWED_PRIORITY_FLAGS = (
     "ACCRUE_ALWAYS",
-    "CALCULATE_RUNNING",
-    "DEPTH_OBLIVIOUS",
-    "INCR_ONLY",
     "MAX_TRES",
     "NO_FAIR_TREE",
-    "NO_NORMAL_ALL",
-    "NO_NORMAL_ASSOC",
-    "NO_NORMAL_PART",
-    "NO_NORMAL_QOS",
-    "NO_NORMAL_TRES",
     "SMALL_RELATIVE_TO_TIME",
 )
-"""Flags of PriorityFlags that a site keeps for its policy."""
+"""Flags of PriorityFlags that the policy `slurm` follows."""
 
 FOLLOWED_OPTIONS: Mapping[str, float | None] = {
     "assoc_limit_stop": None,
     "batch_sched_delay": 3,
-    "bf_busy_nodes": None,
-    "bf_continue": None,
     "bf_interval": 30,
     "bf_job_part_count_reserve": 0,
     "bf_max_job_array_resv": 20,
@@ -143,7 +133,6 @@ FOLLOWED_OPTIONS: Mapping[str, float | None] = {
     "bf_max_job_test": 500,
     "bf_max_job_user": 0,
     "bf_max_job_user_part": 0,
-    "bf_max_time": None,
     "bf_min_age_reserve": 0,
     "bf_min_prio_reserve": 0,
     "bf_one_resv_per_job": None,
@@ -151,34 +140,35 @@ FOLLOWED_OPTIONS: Mapping[str, float | None] = {
     "bf_window": 1440,
     "bf_window_linear": 0,
     "default_queue_depth": 100,
-    "defer": None,
     "partition_job_depth": 0,
     "preempt_reorder_count": 1,
     "preempt_strict_order": None,
     "preempt_youngest_first": None,
     "sched_interval": 60,
-    "sched_max_job_start": 0,
-    "sched_min_interval": 2,
 }
-"""Names in SchedulerParameters that a site keeps for its policy, with their defaults. None: a flag that is
-off, or a default that follows from another parameter. bf_window and bf_window_linear are in minutes and
-seconds, sched_min_interval in microseconds, all other times in seconds.
+"""Names in SchedulerParameters that the policy `slurm` follows, with their defaults. None: a flag that is
+off, or a default that follows from another parameter. bf_window is in minutes,
+all other times are in seconds.
 """
 
 UNMODELLED_OPTIONS: Mapping[str, str] = {
+    "bf_busy_nodes": "plans do not prefer nodes in use",
     "bf_hetjob_immediate": "components of a heterogeneous job are planned at their own times",
     "bf_hetjob_prio": "components of a heterogeneous job have their own priorities",
     "bf_licenses": "jobs do not wait for licenses here",
     "bf_running_job_reserve": "plans are of pending jobs alone",
+    "defer": "the main scheduler also runs when a job is submitted",
     "delay_boot": "nodes are never booted for a job here",
     "max_switch_wait": "jobs do not wait for a number of switches here",
     "pack_serial_at_end": "jobs of one CPU are placed as any other",
     "reduce_completing_frag": "nodes of completing jobs are free at once here",
+    "sched_max_job_start": "a cycle may start any number of jobs",
 }
 """Names in SchedulerParameters that decide schedules and that no simulation here follows."""
 
 _CLOCK_ONLY = """
-         allow_zero_lic bb_array_stage_cnt bf_node_space_size bf_yield_interval bf_yield_sleep
+         bf_continue bf_max_time sched_min_interval
+    allow_zero_lic bb_array_stage_cnt bf_node_space_size bf_yield_interval bf_yield_sleep
     build_queue_timeout     correspond_after_task_cnt disable_hetjob_steps disable_job_shrink
     enable_hetjob_steps enable_user_top     ignore_numa ignore_prefer_validation max_array_tasks
     max_rpc_cnt max_sched_time max_script_size     no_backup_scheduling no_env_cache

@@ -23,7 +23,6 @@ _NEUTRAL = {
     "AllowGroups": ("all", "which groups may use it is not known here"),
     "Alternate": ("none", "a full partition has no alternate here"),
     "ExclusiveUser": ("no", "nodes are not kept to one user here"),
-    "LLN": ("no", "jobs do not go to the least loaded nodes here"),
     "MaxCPUsPerNode": ("unlimited", "cores of a node are not kept for other partitions here"),
     "OverTimeLimit": ("none", "the limit of the whole site counts here"),
     "ReqResv": ("no", "jobs need no reservation here"),
@@ -85,9 +84,12 @@ def _partitions(
             value = entry.stated(field)
             if value is not None and value.lower() not in (neutral, "no", "none"):
                 unmodelled.append(f"partition {name}: {field}={value}: {consequence}")
-        if partitions[name].OverSubscribe.partition(":")[0] not in ("NO", "EXCLUSIVE"):
-            over = partitions[name].OverSubscribe
-            unmodelled.append(f"partition {name}: OverSubscribe={over}: jobs do not share cores here")
+        over = partitions[name].OverSubscribe
+        if over != "NO":
+            consequence = (
+                "get whole nodes in Slurm alone" if over == "EXCLUSIVE" else "do not share cores here"
+            )
+            unmodelled.append(f"partition {name}: OverSubscribe={over}: jobs {consequence}")
     if not partitions:
         raise UserError("--partitions: names no partition; export it with scontrol -a show partition")
     return partitions

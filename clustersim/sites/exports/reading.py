@@ -54,7 +54,7 @@ def read_slurm(files: SlurmFiles) -> tuple[SlurmSite, list[str]]:
     cluster = files.name or configuration.stated("ClusterName")
     associations: list[Association] = []
     if files.assoc is not None:
-        cluster, associations = associations_of_file(files.assoc, cluster, said)
+        cluster, associations = associations_of_file(files.assoc, cluster, said, unmodelled)
     _check_names(files, qos, associations, partitions)
     names = [node.name for node in nodes]
     reservations = (

@@ -136,7 +136,6 @@ _READ: dict[str, Callable[[str], Any]] = {
     "PriorityMaxAge": _minutes,
     "PriorityDecayHalfLife": _minutes,
     "PriorityCalcPeriod": _minutes,
-    "PriorityUsageResetPeriod": str.upper,
     "PriorityFavorSmall": _yes,
     "PriorityWeightTRES": weights_of,
     "PreemptType": str.lower,
@@ -189,7 +188,7 @@ def _parts(settings: Settings) -> Iterator[str]:
             yield f"SelectTypeParameters={word}: {UNMODELLED_SELECTION[word]}"
     for word in settings.PriorityFlags:
         if word not in FOLLOWED_PRIORITY_FLAGS:
-            yield f"PriorityFlags={word}: is no flag of Slurm {_VERSION}, and is left out"
+            yield f"PriorityFlags={word}: priorities are computed without it here"
     if settings.SelectType == "select/linear":
         yield "SelectType=select/linear: jobs get whole nodes in Slurm, and their GPUs alone here"
     if {"SUSPEND", "GANG"} & set(settings.PreemptMode.split(",")):

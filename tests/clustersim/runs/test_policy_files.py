@@ -219,8 +219,8 @@ def test_the_parts_that_count() -> None:
     assert list(PARTS) == ["itertime", "traces", "clustersim"]
     assert PARTS["itertime"] == PARTS["traces"] == (".",)
     assert set(SIMULATOR) == {
-        "cluster", "overheads", "failures", "placement", "records", "speed", "bounds", "jobs", "rundir",
-        "analysis", "scheduler", "engine", "runs", "errors.py", "gctuning.py",
+        "cluster", "overheads", "failures", "placement", "records", "sites", "speed", "bounds", "jobs",
+        "rundir", "analysis", "scheduler", "engine", "runs", "errors.py", "gctuning.py",
     }  # fmt: skip
     assert len(code_hash()) == 64
 

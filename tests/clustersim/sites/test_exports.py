@@ -155,6 +155,7 @@ def test_what_is_not_modelled_is_named(exported):
         "SchedulerParameters=bf_intervall=3",
         "Gres=shard",
         "partition all",
+        "QOS high",
         "reservation maint",
         "reservation maint",
     ]
