@@ -31,7 +31,10 @@ class Multifactor(Scheduler):
     shares. Jobs of a tenant that would hold more than `tenant_limit` GPUs wait, and block no others
     (`GrpTRES`); one that asks for more is declined (`DenyOnLimit`). `tenant_limits` states it by tenant.
     `max_age_s` and `half_life_s` are Slurm's defaults; its weights are 0 by default, so those here are an
-    assumption. Slurm's backfilling makes reservations for more than the first job; this one is EASY's.
+    assumption. It is no more than that formula. Slurm's size is the mean of the parts of nodes and of CPUs,
+    its fair share is by default Fair Tree, its usage is billing-seconds, priorities are calculated once a
+    period, and its backfilling plans every job: the policy `slurm` does all of this. Backfilling here is
+    EASY's.
     Estimates are those of the policy easy: users' own, else `estimate_factor` times the logged duration.
     """
 

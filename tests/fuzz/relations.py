@@ -190,6 +190,8 @@ def _has_fixed_seconds(run: Scheduled) -> bool:
         return True  # it reserves a second more than a job needs
     if run.policy == "pal" and run.settings.get("params", {}).get("order") == "las":
         return True  # its queue has a quantum that no parameter states
+    if run.policy == "slurm":
+        return True  # its timers go off every second
     if run.policy == "shockwave":
         return True  # its program has seconds, and is solved to within a gap
     predicts = "predictor" in (run.settings.get("estimates") or {}) or run.policy in PREDICT

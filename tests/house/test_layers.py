@@ -48,7 +48,7 @@ LAYERS = {
         {"cli"},
         {"__main__"},
     ),
-    "policies": ({"toolkit", "solvers"}, {"packing", "reservation"}, {"pricing"}),
+    "policies": ({"toolkit", "solvers"}, {"packing", "reservation", "slurmctld"}, {"pricing"}),
 }
 """Units of each package, lowest first: sub-packages and modules of the root. A unit may import units of lower
 layers, never one of its own layer. The policies themselves stand above their package's layers.

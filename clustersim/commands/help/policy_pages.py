@@ -28,6 +28,7 @@ _PAGES = {
     "sharing": ("round-robin", "drf", "quota"),
     "shockwave": ("shockwave",),
     "sia": ("sia",),
+    "slurm": ("slurm",),
     "themis": ("themis",),
     "unicron": ("unicron",),
 }

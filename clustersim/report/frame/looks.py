@@ -38,7 +38,7 @@ POLICIES = (
     "edf-admission", "gandiva", "round-robin", "gittins", "chronus", "edf", "priced-deadlines", "las",
     "themis", "gavel-ftf", "gavel-makespan", "gavel-throughput", "shockwave", "allox", "gandiva-fair", "drf",
     "optimus", "afs", "arena", "rubick", "hesrpt", "max-min", "unicron", "pal",
-    "lucid", "muri", "quota", "hived",
+    "lucid", "muri", "quota", "hived", "slurm",
 )  # fmt: skip
 """The place of a policy here is its look. A new policy is added at the end, so that no other one changes."""
 

@@ -1,0 +1,285 @@
+"""One step at a time: the controller's log of a recorded run against the rules of the policy `slurm`.
+
+    python -m experiments.slurm.steps FOLDER...
+
+Before each step, the state is what the log says that it was. So an error of one step does not become an error
+of the next ones.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from math import floor, inf
+from pathlib import Path
+
+from policies.slurmctld import (
+    Controller,
+    FreeNodes,
+    Host,
+    JobRecord,
+    Phases,
+    Placement,
+    Rules,
+    Shape,
+    place,
+    queue_of,
+    run_backfill,
+)
+
+from .recorded import RecordedJob, RecordedRun, log_lines, nodes_of_text, read_run, seconds
+
+__all__ = ["StepCheck", "controller_of", "record_of", "step_check"]
+
+ALL_NODES = (1 << 16) - 1
+JOB = r"JobId=(\d+)(?:_(\d+|\*|\[[^\]]*\]))?(?:\(\d+\))?"
+_SUBMIT = re.compile(rf"_slurm_rpc_submit_batch_job: {JOB} InitPrio=(\d+)")
+_ALLOCATE = re.compile(rf"sched: Allocate {JOB} NodeList=(\S+)")
+_STARTED = re.compile(rf"Started {JOB} in \S+ on (\S+)")
+_ENDED = re.compile(rf"(?:_job_complete: {JOB} done|Requeuing {JOB})")
+_PREEMPTED = re.compile(rf"preempted {JOB} has been requeued to reclaim resources for JobId=(\d+)")
+_OVERDUE = re.compile(rf"Time limit exhausted for {JOB}")
+_TEST = re.compile(rf"test for {JOB} Prio=(\d+) Partition=")
+_PLAN = re.compile(rf"_dump_job_sched: {JOB} to start at (\S+), end at \S+ on nodes (\S+) in")
+
+
+def record_of(job: RecordedJob) -> JobRecord:
+    """A recorded job as the controller sees it."""
+    return JobRecord(
+        job.job_id,
+        job.order,
+        (Shape(ALL_NODES, job.nodes, job.gpus_per_node, job.gpus_per_node),),
+        job.submit_s,
+        job.submit_s,
+        job.limit_s,
+        (job.partition,),
+        job.account,
+        job.user,
+        job.qos,
+        cpus=float(job.nodes),
+        array=job.array,
+        gpu_type="a100",
+    )
+
+
+def controller_of(run: RecordedRun, host: Host) -> Controller:
+    """The controller of a recorded run, all nodes free."""
+    rules = Rules(run.site, {node.name: number for number, node in enumerate(run.site.nodes)}, run.epoch_s)
+    free = FreeNodes([node.gpus for node in run.site.nodes], [float(node.cpus) for node in run.site.nodes])
+    return Controller(rules, free, host, {name: {} for name in run.site.partitions}, Phases())
+
+
+@dataclass
+class StepCheck:
+    """What the log says, and what the rules say: `places` and `plans` as (job, of the log, of the rules).
+
+    `plans`: planned starts, seconds since 1970; None where the rules plan none. `starts`: of each job that
+    either starts in a cycle of backfill, whether both do. `victims`: of each preemption, by preemptor.
+    """
+
+    places: list[tuple[str, set[int], set[int]]] = field(default_factory=list)
+    plans: list[tuple[str, float, float | None]] = field(default_factory=list)
+    starts: list[bool] = field(default_factory=list)
+    victims: list[tuple[str, set[str], set[str]]] = field(default_factory=list)
+    priorities: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def shares(self, span_s: float = 2.0) -> dict[str, tuple[float, int]]:
+        """The share of steps on which both agree and the number of steps, by kind."""
+        agreements: dict[str, list[bool]] = {
+            "places": [logged == own for _, logged, own in self.places],
+            "plans": [own is not None and abs(logged - own) <= span_s for _, logged, own in self.plans],
+            "starts": self.starts,
+            "victims": [logged == own for _, logged, own in self.victims],
+            "priorities": [logged == own for _, logged, own in self.priorities],
+        }
+        return {kind: (sum(same) / max(1, len(same)), len(same)) for kind, same in agreements.items()}
+
+
+@dataclass
+class _Cycle:
+    """A cycle of backfill in the log."""
+
+    now: float
+    tests: list[tuple[str, int]] = field(default_factory=list)
+    plans: list[tuple[str, float]] = field(default_factory=list)
+    starts: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+
+
+class _Walk:
+    """The state of the controller as its log goes on."""
+
+    def __init__(self, run: RecordedRun):
+        self.run = run
+        self.records = {job.job_id: record_of(job) for job in run.jobs}
+        self.controller = controller_of(run, Host(lambda job, placement: 0, lambda job, mode: None))
+        self.check = StepCheck()
+        self.submitted: dict[str, JobRecord] = {}
+        self.calculation_s = inf
+
+    def advance(self, now: float) -> None:
+        """Calculate priorities as often as it was due."""
+        controller = self.controller
+        while self.calculation_s <= now:
+            waiting_jobs = [job for job in self.submitted.values() if job not in controller.running]
+            controller.priorities.recalculate(waiting_jobs, controller.running, floor(self.calculation_s))
+            self.calculation_s += self.run.site.settings.PriorityCalcPeriod
+
+    def submit(self, job_id: str, priority: int, now: float) -> None:
+        job = self.records.get(job_id)
+        if job is not None:
+            job.submit_s = job.eligible_s = now
+            self.controller.priorities.submit(job, now)
+            self.submitted[job_id] = job
+            self.compare_priority(job_id, priority)
+
+    def compare_priority(self, job_id: str, priority: int) -> None:
+        job = self.submitted.get(job_id)
+        if job is not None:
+            self.check.priorities.append((job_id, priority, job.priorities[job.partitions[0]]))
+
+    def start(self, job_id: str, nodes: tuple[int, ...], now: float, in_cycle: bool = False) -> None:
+        """The log starts a job. In a cycle the place was compared with the others of the cycle."""
+        job, controller = self.records.get(job_id), self.controller
+        if job is None:
+            return
+        if not in_cycle:
+            usable = controller.usable_nodes(job, job.partitions[0])
+            usable, _ = controller.reservations.open_nodes(job, usable, floor(now), now)
+            self.compare_place(job_id, nodes, place(job, controller.free, usable))
+        controller.waiting[job] = None
+        controller.adopt(job, tuple((node, job.shapes[0].gpus) for node in nodes), now)
+
+    def compare_place(self, job_id: str, nodes: tuple[int, ...], placement: Placement | None) -> None:
+        self.check.places.append((job_id, set(nodes), {node for node, _ in placement or ()}))
+
+    def stop(self, job_id: str, now: float) -> None:
+        job = self.records.get(job_id)
+        if job is not None and job in self.controller.running:
+            self.controller.lose(job, now)
+
+    def preempt(self, job_id: str, preemptor_id: str, now: float) -> None:
+        """The log preempts a job for another one, and perhaps more for the same one."""
+        for preemptor, logged_jobs, _ in self.check.victims[-1:]:
+            if preemptor == preemptor_id:
+                logged_jobs.add(job_id)
+                return
+        job, controller = self.records[preemptor_id], self.controller
+        controller.now = now
+        usable = controller.usable_nodes(job, job.partitions[0])
+        candidates = controller.preemptable(job, job.partitions[0], usable)
+        victims = controller.preemption.victims(job, candidates, controller.free, usable)
+        own_jobs = set() if victims is None else {str(victim.key) for victim in victims.jobs}
+        self.check.victims.append((preemptor_id, {job_id}, own_jobs))
+
+    def compare(self, cycle: _Cycle) -> None:
+        """Run one cycle of the rules from the same state, and compare plans and starts."""
+        twin, copies = self._twin(cycle)
+        started: dict[str, Placement] = {}
+
+        def start(job: JobRecord, placement: Placement) -> int:
+            started[str(job.key)] = placement
+            return 0
+
+        twin.host = Host(start, lambda job, mode: None)
+        twin.now = cycle.now
+        plans = run_backfill(queue_of(twin.waiting, twin.rules), twin, floor(cycle.now))
+        planned = {str(plan.job.key): plan.start_s + self.run.epoch_s for plan in plans}
+        self.check.plans += [
+            (job, start_s, planned.get(job)) for job, start_s in cycle.plans if job in copies
+        ]
+        logged_starts = dict(cycle.starts)
+        self.check.starts += [
+            job in started and job in logged_starts for job in sorted(logged_starts.keys() | started.keys())
+        ]
+        for job_id, nodes in cycle.starts:
+            if job_id in copies:
+                self.compare_place(job_id, nodes, started.get(job_id))
+
+    def _twin(self, cycle: _Cycle) -> tuple[Controller, dict[str, JobRecord]]:
+        """A controller in the same state, and its waiting jobs: those that the log tests in the cycle."""
+        twin = controller_of(self.run, self.controller.host)
+        for job in self.controller.running:
+            copy = replace(job)
+            twin.waiting[copy] = None
+            twin.adopt(copy, job.placement, job.start_s)
+            copy.completing = job.completing
+        copies: dict[str, JobRecord] = {}
+        for job_id, priority in cycle.tests:
+            waiting_job = self.records.get(job_id)
+            if waiting_job is None or job_id in copies or waiting_job in self.controller.running:
+                continue
+            copies[job_id] = copy = replace(waiting_job, priorities={waiting_job.partitions[0]: priority})
+            twin.waiting[copy] = None
+        return twin, copies
+
+
+def _job_id(groups: Iterable[str | None]) -> str:
+    """The id of a job or a task, from the groups of `JOB`."""
+    number, task, *_ = [*groups, None, None]
+    return str(number) if task is None or not task.isdigit() else f"{number}_{task}"
+
+
+def step_check(run: RecordedRun) -> StepCheck:
+    """Follow the log of a run, and compare each step."""
+    walk = _Walk(run)
+    cycle: _Cycle | None = None
+    for time_s, message in log_lines(run.folder):
+        now = time_s - run.epoch_s
+        walk.advance(now)
+        if "_attempt_backfill: beginning" in message:
+            cycle = _Cycle(now)
+        elif "completed testing" in message and cycle is not None:
+            walk.compare(cycle)
+            tested_jobs = {job_id for job_id, _ in cycle.tests}
+            for job_id, nodes in cycle.starts:
+                walk.start(job_id, nodes, now, in_cycle=job_id in tested_jobs)
+            cycle = None
+        elif cycle is None or not _note_in_cycle(walk, cycle, message):
+            _follow(walk, message, now)
+    return walk.check
+
+
+def _note_in_cycle(walk: _Walk, cycle: _Cycle, message: str) -> bool:
+    """Note what a line says of the present cycle. Returns whether it says anything."""
+    if match := _TEST.search(message):
+        job_id = _job_id(match.groups()[:2])
+        cycle.tests.append((job_id, int(match[3])))
+        walk.compare_priority(job_id, int(match[3]))
+    elif match := _PLAN.search(message):
+        cycle.plans.append((_job_id(match.groups()[:2]), seconds(match[3])))
+    elif match := _STARTED.search(message):
+        cycle.starts.append((_job_id(match.groups()[:2]), nodes_of_text(match[3])))
+    else:
+        return False
+    return True
+
+
+def _follow(walk: _Walk, message: str, now: float) -> None:
+    """What a line outside of cycles changes."""
+    if "_read_last_decay_ran" in message:
+        walk.calculation_s = now
+    elif match := _SUBMIT.search(message):
+        walk.submit(_job_id(match.groups()[:2]), int(match[3]), now)
+    elif match := (_ALLOCATE.search(message) or _STARTED.search(message)):
+        walk.start(_job_id(match.groups()[:2]), nodes_of_text(match[3]), now)
+    elif match := _PREEMPTED.search(message):
+        walk.preempt(_job_id(match.groups()[:2]), match[3], now)
+    elif match := _OVERDUE.search(message):
+        walk.records[_job_id(match.groups()[:2])].completing = True
+    elif match := _ENDED.search(message):
+        walk.stop(_job_id(group for group in match.groups() if group is not None), now)
+
+
+def main() -> None:
+    print("| run | places | planned starts within 2 s | starts in a cycle | victims | priorities |")
+    print("|---|---|---|---|---|---|")
+    for folder in map(Path, sys.argv[1:]):
+        shares = step_check(read_run(folder)).shares()
+        cells = [f"{share:.0%} of {count:,}" if count else "" for share, count in shares.values()]
+        print(f"| {folder.name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()

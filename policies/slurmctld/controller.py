@@ -1,0 +1,299 @@
+"""The controller: its tables of jobs and nodes, and the timers of its schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from math import floor, inf
+from typing import NamedTuple
+
+from .backfill import Plan, run_backfill
+from .limits import Limits
+from .main_scheduler import queue_of, run_main
+from .outlook import Outlook
+from .placement import FreeNodes, place
+from .preemption import Preemption
+from .priority import Priorities
+from .records import JobRecord, Placement
+from .reservations import Reservations
+from .rules import Rules
+
+__all__ = ["Controller", "Host", "Phases"]
+
+MAIN_PERIOD_S, BACKFILL_PERIOD_S = 1.007, 1.003
+"""How often the controller looks whether a job was submitted, and backfill whether anything changed: their
+loops sleep for a second and then work. Measured on a loaded machine: 1.002 to 1.015 s and 1.001 to 1.006 s.
+"""
+
+COMPLETION_S = 0.1
+"""How long after the end of a job its nodes are free for others. Measured: 0.04 to 0.16 s."""
+
+LIMIT_PERIOD_S = 30.0
+"""How often it looks for jobs past their time limits (`PERIODIC_TIMEOUT`)."""
+
+
+class Phases(NamedTuple):
+    """The seconds, after the trace's clock shows 0, at which the timers of the controller go off first. In
+    Slurm that depends on when it was started: `main_s` of the loop, `backfill_s`, `priority_s`, and
+    `limits_s` of the look for jobs past their time limits.
+    """
+
+    main_s: float = 0.0
+    backfill_s: float = 0.0
+    priority_s: float = 0.0
+    limits_s: float = 0.0
+
+
+class Host(NamedTuple):
+    """What is done outside with the controller's decisions.
+
+    `start(job, placement)`: returns the nodes on which it cannot start there, 0 if it has started.
+    `preempt(job, mode)`: REQUEUE or CANCEL.
+    """
+
+    start: Callable[[JobRecord, Placement], int]
+    preempt: Callable[[JobRecord, str], None]
+
+
+class Controller:
+    """Slurm's controller. `advance` runs the schedulers whose time has come; `wake_s` says when the next
+    one's comes. Between the two, `submit` and `end` tell what happens.
+
+    `free`: the free nodes at the start, all of whose GPUs are free (`sizes`). `totals`: the resources of each
+    partition.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        free: FreeNodes,
+        host: Host,
+        totals: Mapping[str, Mapping[str, float]],
+        phases: Phases,
+    ):
+        self.rules, self.free, self.host, self.phases = rules, free, host, phases
+        self.priorities = Priorities(rules, totals)
+        self.limits = Limits(rules)
+        self.reservations = Reservations(rules)
+        self.preemption = Preemption(rules)
+        self.waiting: dict[JobRecord, None] = {}
+        self.running: dict[JobRecord, None] = {}
+        self.down_nodes = 0
+        self.sizes = tuple(free.gpus)
+        self.now = -inf
+        self.plans: list[Plan] = []
+        self._limit_ends: list[tuple[float, tuple[int, ...], JobRecord]] = []  # of running jobs, a heap
+        self._ended_jobs: dict[JobRecord, float] = {}  # and when their nodes are free
+        # Timers. A submission waits for the next tick of the loop, an end does not.
+        self._submitted = self._ended = self._reordered = False
+        self._changed = False  # since the last cycle of backfill
+        self._main_s = self._full_s = -inf
+        self._backfill_s = -inf
+        self._priority_s = phases.priority_s
+        self._overdue_s, self._looked_s = inf, -inf
+        self._moments_s = self.reservations.changes_s()
+
+    # What happens to jobs.
+
+    def submit(self, job: JobRecord, now: float) -> None:
+        """A job enters the queue: it is submitted, or eligible again."""
+        self.priorities.submit(job, now)
+        self.waiting[job] = None
+        self._submitted = self._changed = True
+
+    def end(self, job: JobRecord, now: float) -> None:
+        """A running job ends. Its nodes are free a moment later."""
+        self._ended_jobs[job] = now + COMPLETION_S
+
+    def lose(self, job: JobRecord, now: float) -> None:
+        """A running job loses its nodes, which is no doing of the controller."""
+        self._release(job, now)
+        self._changed = True
+
+    def adopt(self, job: JobRecord, placement: Placement, start_s: float) -> None:
+        """A waiting job runs already, since `start_s`."""
+        self._begin(job, job.partitions[0], placement, start_s)
+
+    def leave(self, job: JobRecord) -> None:
+        """A waiting job is cancelled."""
+        self.waiting.pop(job, None)
+        self._changed = True
+
+    def change_nodes(self) -> None:
+        """Nodes went or came back."""
+        self._ended = self._changed = True
+
+    @property
+    def holding(self) -> int:
+        """How many jobs run and have not ended; the nodes of others are not free yet."""
+        return len(self.running) - len(self._ended_jobs)
+
+    # When it acts.
+
+    def wake_s(self, now: float) -> float:
+        """When the next timer has something to do; infinite if none has."""
+        times = [job.doomed_s for job in self.running if job.doomed_s < inf]
+        times += self._ended_jobs.values()
+        if self.waiting:
+            times.append(self._next_main_s(now))
+            if self.rules.has_backfill and self._changed:
+                times.append(self._next_backfill_s(now))
+            if self.rules.is_multifactor:
+                times.append(self._priority_s)
+            times += [time_s for time_s in self._moments_s if time_s > now][:1]
+            times.append(self._first_overdue_s(now))
+        return min(times, default=inf)
+
+    def advance(self, now: float) -> None:
+        """Run what is due at `now`: the calculation of priorities, the main scheduler, backfill."""
+        before_s, self.now = self.now, now
+        for job in [job for job, free_s in self._ended_jobs.items() if free_s <= now]:
+            del self._ended_jobs[job]
+            self._release(job, now)
+            self._ended = self._changed = True
+        for job in [job for job in self.running if job.doomed_s <= now]:
+            self._preempt(job)
+        while self._priority_s <= now:
+            self.priorities.recalculate(self.waiting, self.running, floor(self._priority_s))
+            self._priority_s += max(1.0, self.rules.settings.PriorityCalcPeriod)
+            self._reordered = self._changed = True
+        if any(before_s < time_s <= now for time_s in self._moments_s):
+            self._ended = self._changed = True
+        if self._overdue_s <= now:
+            self._changed = True
+        self._overdue_s = self._first_overdue_s(now)
+        self._stop_overdue(now)
+        if not self.waiting:
+            self._submitted = self._ended = self._changed = False
+            return
+        if self._ended or self._next_main_s(now) <= now:
+            self._run_main(now)
+        if self.rules.has_backfill and self._changed and self._next_backfill_s(now) <= now:
+            self._backfill_s = now
+            self._changed = False
+            self.plans = run_backfill(queue_of(self.waiting, self.rules), self, floor(now))
+
+    def _stop_overdue(self, now: float) -> None:
+        """Mark the jobs that the last look for jobs past their limits began to stop."""
+        settings, phase_s = self.rules.settings, self.phases.limits_s
+        looked_s = (now - phase_s) // LIMIT_PERIOD_S * LIMIT_PERIOD_S + phase_s
+        if looked_s == self._looked_s:
+            return
+        self._looked_s = looked_s
+        for job in self.running:
+            if not job.completing and job.limit_end_s + settings.OverTimeLimit <= looked_s:
+                job.completing = self._changed = True
+
+    def _run_main(self, now: float) -> None:
+        full = now >= self._full_s + self.rules.number("sched_interval")
+        self._main_s = now
+        if full:
+            self._full_s = now
+        self._submitted = self._ended = self._reordered = False
+        run_main(queue_of(self.waiting, self.rules), self, now, full)
+
+    def _next_main_s(self, now: float) -> float:
+        """The next tick at which the main scheduler runs, `now` if it is one; infinite if nothing changed."""
+        if self._submitted:
+            due_s = self._main_s + self.rules.number("batch_sched_delay")
+        elif self._reordered:
+            due_s = self._full_s + self.rules.number("sched_interval")
+        else:
+            return inf
+        return _tick_at(max(due_s, now), self.phases.main_s, MAIN_PERIOD_S)
+
+    def _next_backfill_s(self, now: float) -> float:
+        """The next tick at which a cycle of backfill may begin, `now` if it is one."""
+        due_s = self._backfill_s + max(1.0, self.rules.number("bf_interval"))
+        return _tick_at(max(due_s, now), self.phases.backfill_s, BACKFILL_PERIOD_S)
+
+    def _first_overdue_s(self, after_s: float) -> float:
+        """When a running job next passes its limit: expected starts then change without any event."""
+        ends = self._limit_ends
+        while ends and (ends[0][2] not in self.running or ends[0][0] <= after_s):
+            heappop(ends)
+        return ends[0][0] if ends else inf
+
+    # What the schedulers ask and do.
+
+    @property
+    def running_jobs(self) -> Sequence[JobRecord]:
+        return tuple(self.running)
+
+    def limit_reason(self, job: JobRecord, partition: str) -> str:
+        reason = self.limits.reason(job, partition, self.now)
+        job.over_limit = bool(reason)
+        if reason:
+            job.reason = reason
+        return reason
+
+    def usable_nodes(self, job: JobRecord, partition: str) -> int:
+        return self.rules.nodes_of[partition] & ~self.down_nodes
+
+    def preemptable(self, job: JobRecord, partition: str, usable: int) -> Sequence[JobRecord]:
+        if not self.preemption.enabled:
+            return ()
+        return self.preemption.candidates(job, partition, self.running, usable, self.now)
+
+    def outlook(self, now: float) -> Outlook:
+        return Outlook(self.rules, self.free, self.running_jobs, now)
+
+    def start_now(self, job: JobRecord, partition: str, usable: int) -> bool:
+        """Start a job on usable nodes that no reservation closes to it, preempting others if it may."""
+        usable, _ = self.reservations.open_nodes(job, usable, self.now, self.now)
+        weights = self.rules.weights
+        least_loaded = self.rules.partitions[partition].LLN
+        while (placement := place(job, self.free, usable, weights, least_loaded)) is not None:
+            refused = self.host.start(job, placement)
+            if not refused:
+                self._begin(job, partition, placement)
+                return True
+            usable &= ~refused
+        candidates = self.preemptable(job, partition, usable)
+        victims = self.preemption.victims(job, candidates, self.free, usable, weights) if candidates else None
+        if victims is None:
+            return False
+        grace_s = max(self.preemption.grace_s(other) for other in victims.jobs)
+        if grace_s:
+            for other in victims.jobs:
+                other.doomed_s = min(other.doomed_s, self.now + self.preemption.grace_s(other))
+            return False
+        for other in victims.jobs:
+            self._preempt(other)
+        if self.host.start(job, victims.placement):
+            return False
+        self._begin(job, partition, victims.placement)
+        return True
+
+    def _begin(
+        self, job: JobRecord, partition: str, placement: Placement, start_s: float | None = None
+    ) -> None:
+        del self.waiting[job]
+        self.running[job] = None
+        job.begin(partition, placement, self.now if start_s is None else start_s)
+        heappush(self._limit_ends, (job.limit_end_s, job.order, job))
+        self.free.take(placement, job.cpus / len(placement))
+        self.limits.start(job)
+        self._changed = True
+
+    def _preempt(self, job: JobRecord) -> None:
+        mode = self.preemption.mode(job)
+        self.host.preempt(job, mode)
+        self._release(job, self.now)
+        self._changed = True
+
+    def _release(self, job: JobRecord, now: float) -> None:
+        self.priorities.end(job, now)
+        self.limits.end(job)
+        self.free.release(job)
+        del self.running[job]
+        job.placement, job.mask, job.completing, job.doomed_s = (), 0, False, inf
+
+
+def _tick_at(time_s: float, phase_s: float, period_s: float) -> float:
+    """The first tick of a timer at or after a time."""
+    ticks = (time_s - phase_s) / period_s
+    whole = floor(ticks)
+    if ticks - whole > 1e-9:
+        whole += 1
+    return phase_s + whole * period_s

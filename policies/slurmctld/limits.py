@@ -1,0 +1,236 @@
+"""Limits of associations and QOS: which one keeps a job from starting now, by Slurm's name of the reason.
+
+Sources: Slurm's pages "Resource Limits" and "Quality of Service (QOS)"; sacctmgr(1). A job over a limit waits
+and blocks no other. A limit of the partition's QOS comes before that of the job's QOS, unless that has the
+flag OverPartQOS, and a limit of a QOS before the same one of associations. `Max` limits of an account hold
+for each association below it that states none; `Grp` limits hold for all jobs below it together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+
+from clustersim.sites import Qos
+
+from .priority import resources_of
+from .records import JobRecord
+from .rules import Rules
+
+__all__ = ["Limits"]
+
+ENFORCED = {"limits", "safe"}
+"""The words of `AccountingStorageEnforce` by which limits count."""
+
+Path = tuple[str, ...]
+
+_NAMES = {
+    "cpu": "Cpu",
+    "mem": "Mem",
+    "node": "Node",
+    "billing": "Billing",
+}
+
+
+class Limits:
+    """Running jobs counted by association and QOS, and the limits that they are held against."""
+
+    def __init__(self, rules: Rules):
+        self._rules = rules
+        stated = {word.lower() for word in rules.settings.AccountingStorageEnforce}
+        self._enforced = bool(stated & ENFORCED)
+        self._above = {entry.account: entry.parent for entry in rules.associations if not entry.user}
+        self._of_account = {entry.account: entry.limits for entry in rules.associations if not entry.user}
+        self._of_user = {
+            (entry.account, entry.user): entry.limits for entry in rules.associations if entry.user
+        }
+        self._any = self._enforced and (
+            any(entry.limits for entry in rules.associations) or any(qos.limits for qos in rules.qos.values())
+        )
+        self._jobs = Counter[tuple[str, ...]]()
+        self._held: dict[tuple[str, ...], Counter[str]] = {}
+        self._running: dict[JobRecord, list[tuple[str, ...]]] = {}
+
+    def start(self, job: JobRecord) -> None:
+        if not self._any:
+            return
+        groups = [*self._groups(job, job.partition)]
+        self._running[job] = groups
+        resources = resources_of(job)
+        for group in groups:
+            self._jobs[group] += 1
+            held = self._held.setdefault(group, Counter())
+            for name, amount in resources.items():
+                held[name] += amount  # type: ignore[assignment]
+
+    def end(self, job: JobRecord) -> None:
+        if not self._any:
+            return
+        resources = resources_of(job)
+        for group in self._running.pop(job):
+            self._jobs[group] -= 1
+            for name, amount in resources.items():
+                self._held[group][name] -= amount  # type: ignore[assignment]
+
+    def reason(self, job: JobRecord, partition: str, now: float) -> str:
+        """The limit that a job would exceed if it started now; empty if there is none."""
+        if not self._any:
+            return ""
+        checks = (self._job_counts, self._resources)
+        return next((reason for check in checks for reason in check(job, partition, now)), "")
+
+    def never(self, job: JobRecord, partition: str) -> str:
+        """The limit that a job exceeds alone, so that it never starts; empty if there is none."""
+        if not self._any:
+            return ""
+        counted = self._jobs, self._held
+        self._jobs, self._held = Counter(), {}
+        try:
+            return self.reason(job, partition, 0.0)
+        finally:
+            self._jobs, self._held = counted
+
+    def _accounts(self, job: JobRecord) -> list[str]:
+        """The account of a job and those above it, the lowest first."""
+        accounts, name = [], job.account
+        while name and name not in accounts:
+            accounts.append(name)
+            name = self._above.get(name, "")
+        return accounts
+
+    def _groups(self, job: JobRecord, partition: str) -> Iterator[tuple[str, ...]]:
+        """The groups of jobs among which a job counts."""
+        yield ("user", job.account, job.user)
+        for account in self._accounts(job):
+            yield ("account", account)
+        for name, _ in self._qos(job, partition):
+            yield ("qos", name)
+            yield ("qos-user", name, job.user)
+            yield ("qos-account", name, job.account)
+
+    def _qos(self, job: JobRecord, partition: str) -> list[tuple[str, Qos]]:
+        """The QOS of the partition and of the job, the one that decides first."""
+        name = self._rules.partitions[partition].QOS
+        job_qos = job.qos, self._rules.qos_of(job.qos)
+        if name is None or name == job.qos or name not in self._rules.qos:
+            return [job_qos]
+        partition_qos = name, self._rules.qos[name]
+        over = any(flag.lower() == "overpartqos" for flag in job_qos[1].Flags)
+        return [job_qos, partition_qos] if over else [partition_qos, job_qos]
+
+    def _of_qos(self, job: JobRecord, partition: str, limit: str) -> tuple[str, object] | None:
+        for name, qos in self._qos(job, partition):
+            if limit in qos.limits:
+                return name, qos.limits[limit]
+        return None
+
+    def _inherited(self, job: JobRecord, limit: str) -> object:
+        """A `Max` limit of the user's association: its own, or that of the nearest account above it."""
+        stated = self._of_user.get((job.account, job.user), {})
+        if limit in stated:
+            return stated[limit]
+        for account in self._accounts(job):
+            if limit in self._of_account.get(account, {}):
+                return self._of_account[account][limit]
+        return None
+
+    def _job_counts(self, job: JobRecord, partition: str, now: float) -> Iterator[str]:
+        """Limits on numbers of jobs and on time."""
+        who = {
+            "GrpJobs": ("qos",),
+            "MaxJobsPerUser": ("qos-user", job.user),
+            "MaxJobsPerAccount": ("qos-account", job.account),
+        }
+        reasons = {
+            "GrpJobs": "QOSGrpJobsLimit",
+            "MaxJobsPerUser": "QOSMaxJobsPerUserLimit",
+            "MaxJobsPerAccount": "MaxJobsPerAccount",
+        }
+        stated_by_qos = set()
+        for limit, (kind, *rest) in who.items():
+            found = self._of_qos(job, partition, limit)
+            if found is not None:
+                stated_by_qos.add(limit)
+                if self._jobs[(kind, found[0], *rest)] + 1 > _number(found[1]):
+                    yield reasons[limit]
+        wall = self._of_qos(job, partition, "MaxWall")
+        if wall is not None:
+            if job.limit_s > _number(wall[1]):
+                yield "QOSMaxWallDurationPerJobLimit"
+        elif job.limit_s > _number(self._inherited(job, "MaxWall")):
+            yield "AssocMaxWallDurationPerJobLimit"
+        if "MaxJobsPerUser" not in stated_by_qos:
+            most = _number(self._inherited(job, "MaxJobs"))
+            if self._jobs["user", job.account, job.user] + 1 > most:
+                yield "AssocMaxJobsLimit"
+        if "GrpJobs" not in stated_by_qos:
+            for group, limits in self._associations(job):
+                if self._jobs[group] + 1 > _number(limits.get("GrpJobs")):
+                    yield "AssocGrpJobsLimit"
+
+    def _associations(self, job: JobRecord) -> Iterator[tuple[tuple[str, ...], Mapping[str, object]]]:
+        """The association of the user and those of the accounts above, each with its limits."""
+        yield ("user", job.account, job.user), self._of_user.get((job.account, job.user), {})
+        for account in self._accounts(job):
+            yield ("account", account), self._of_account.get(account, {})
+
+    def _resources(self, job: JobRecord, partition: str, now: float) -> Iterator[str]:
+        """Limits on resources."""
+        requested = resources_of(job)
+        nothing: Counter[str] = Counter()
+        stated = set()
+        for limit, kind, rest, reason in (
+            ("GrpTRES", "qos", (), "QOSGrp{}"),
+            ("MaxTRES", "", (), "QOSMax{}PerJob"),
+            ("MaxTRESPerAccount", "qos-account", (job.account,), "QOSMax{}PerAccount"),
+            ("MaxTRESPerUser", "qos-user", (job.user,), "QOSMax{}PerUser"),
+        ):
+            found = self._of_qos(job, partition, limit)
+            if found is None:
+                continue
+            held = self._held.get((kind, found[0], *rest), nothing) if kind else nothing
+            for tres, most in _amounts(found[1]):
+                stated.add((limit, tres))
+                if held[tres] + requested.get(tres, 0.0) > most and requested.get(tres, 0.0):
+                    yield _resource_reason(reason, tres)
+        for tres, most in _amounts(self._inherited(job, "MaxTRES")):
+            if ("MaxTRES", tres) not in stated and requested.get(tres, 0.0) > most:
+                yield _resource_reason("AssocMax{}PerJob", tres)
+        for group, limits in self._associations(job):
+            held = self._held.get(group, nothing)
+            for tres, most in _amounts(limits.get("GrpTRES")):
+                if ("GrpTRES", tres) in stated or not requested.get(tres, 0.0):
+                    continue
+                if held[tres] + requested[tres] > most:
+                    yield _resource_reason("AssocGrp{}", tres)
+            yield from self._run_seconds(job, group, limits, now)
+
+    def _run_seconds(
+        self, job: JobRecord, group: tuple[str, ...], limits: Mapping[str, object], now: float
+    ) -> Iterator[str]:
+        """GrpTRESRunMins: what running jobs may still use by their time limits."""
+        for tres, most in _amounts(limits.get("GrpTRESRunMins")):
+            running_s = sum(
+                resources_of(other).get(tres, 0.0) * max(0.0, other.limit_end_s - now)
+                for other, groups in self._running.items()
+                if group in groups
+            )
+            if running_s + resources_of(job).get(tres, 0.0) * job.limit_s > most:
+                yield _resource_reason("AssocGrp{}RunMinutes", tres)
+
+
+def _number(limit: object) -> float:
+    return inf if limit is None else float(limit)  # type: ignore[arg-type]
+
+
+def _amounts(limit: object) -> Iterable[tuple[str, float]]:
+    return limit.items() if isinstance(limit, Mapping) else ()
+
+
+def _resource_reason(form: str, tres: str) -> str:
+    """Slurm's name: `AssocGrpGRES`, `AssocGrpCpuLimit`, `QOSMaxNodePerUserLimit`, ..."""
+    if tres.startswith("gres/"):
+        return form.format("GRES")
+    name = form.format(_NAMES.get(tres, tres.capitalize()))
+    return name if tres in ("mem", "billing") or "RunMinutes" in form else f"{name}Limit"
