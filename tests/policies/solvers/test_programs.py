@@ -67,21 +67,6 @@ def test_gavels_example() -> None:
 # Closed forms
 
 
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.integers(8, 16))
-@settings(deadline=None)
-def test_equal_gpu_time_on_one_type(gpus: list[int], capacity: int) -> None:
-    """Max-min over gpus[m] X[m] on one type: every job has min(gpus[m], level), the level that fills the
-    cluster.
-    """
-    problem, row_of = grouped(np.ones((len(gpus), 1)), gpus, [capacity])
-    shares = water_filling(problem, 1 / problem.gpus)[row_of][:, 0]
-    low, high = 0.0, float(capacity)
-    for _ in range(60):
-        level = (low + high) / 2
-        low, high = (level, high) if sum(min(n, level) for n in gpus) <= capacity else (low, level)
-    assert shares * gpus == pytest.approx([min(n, low) for n in gpus], rel=1e-5)
-
-
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(1, 1e4)), min_size=1, max_size=12))
 @settings(deadline=None)
 def test_makespan_on_one_type(jobs: list[tuple[int, float]]) -> None:
@@ -91,26 +76,6 @@ def test_makespan_on_one_type(jobs: list[tuple[int, float]]) -> None:
     best = largest_level(problem, work)
     check_feasible(problem, best.shares)
     assert 1 / best.level == pytest.approx(max(work.max(), float(work @ gpus) / 8), rel=1e-5)
-
-
-@given(st.lists(st.tuples(st.integers(1, 8), st.floats(1, 1e4), st.floats(0, 1e4)), min_size=1, max_size=8))
-@settings(deadline=None)
-def test_finish_time_ratio_on_one_type(jobs: list[tuple[int, float, float]]) -> None:
-    """What each job needs falls with rho, so the smallest rho that fits can be found by bisection."""
-    gpus = np.array([n for n, _, _ in jobs])
-    work, elapsed = np.array([s for _, s, _ in jobs]), np.array([t for _, _, t in jobs])
-    problem = each(np.ones((len(jobs), 1)), gpus.tolist(), [8])
-    isolated = work / isolated_shares(problem, len(jobs))[:, 0]
-    ratio, need = least_ratio(problem, elapsed, work, isolated)
-    low, high = float(((elapsed + work) / isolated).max()), 1e9
-    for _ in range(200):
-        middle = (low * high) ** 0.5
-        if float(work / (middle * isolated - elapsed) @ gpus) <= 8:
-            high = middle
-        else:
-            low = middle
-    assert ratio == pytest.approx(high, rel=1e-4)
-    assert (elapsed + work / need) / isolated == pytest.approx([ratio] * len(jobs), rel=1e-4)
 
 
 rows_on_one_type = st.lists(
@@ -176,13 +141,6 @@ def test_jobs_alike_share_a_row() -> None:
 def test_in_turn_serves_the_first_of_a_row_first() -> None:
     shares = np.array([[0.5, 0.25], [1.0, 0.0]])
     assert in_turn(shares, [0, 1, 0, 0]).tolist() == [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.0, 0.25]]
-
-
-def test_a_type_too_small_for_a_job_is_not_used() -> None:
-    problem = each(np.ones((2, 2)), [8, 1], [4, 8])
-    shares = water_filling(problem, np.ones(2))
-    assert shares[0].tolist() == pytest.approx([0.0, 1.0])
-    assert shares[1].sum() == pytest.approx(1.0)
 
 
 # With space sharing
