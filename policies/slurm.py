@@ -38,7 +38,8 @@ class Slurm(Scheduler):
     Slurm's defaults hold on one partition of all nodes: order of submission, and backfill.
 
     The controller acts at ticks of its timers, not at once: `main_phase_s`, `backfill_phase_s`,
-    `priority_phase_s` and `limits_phase_s` say when they first go off, in seconds on the trace's clock.
+    `priority_phase_s` and `limits_phase_s` say when they first go off, in seconds on the trace's clock (less
+    whole periods).
     `epoch_s` is the time at which that clock shows 0, in seconds since 1970: reservations state such times,
     and planned starts depend on it.
 
@@ -72,6 +73,18 @@ class Slurm(Scheduler):
         self._pools: dict[str, int] = {}  # the nodes of each GPU type
         self._proposal: Proposal | None = None
         self._noted: dict[JobView, str] = {}
+
+    @classmethod
+    def timer_phases(cls, count: int) -> list[dict[str, float]]:
+        return [
+            {
+                "main_phase_s": number / count,
+                "backfill_phase_s": number * 7 % count / count,
+                "priority_phase_s": number * 5 % count / count * 300.0,
+                "limits_phase_s": number * 11 % count / count * 30.0,
+            }
+            for number in range(count)
+        ]
 
     def refusal(self, job: JobView) -> str:
         if self._rules is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from math import floor
 from pathlib import Path
 from statistics import fmean, median
@@ -20,7 +19,7 @@ from traces.job import Job
 
 from .recorded import RecordedRun, read_run
 
-__all__ = ["Score", "phases_of_timers", "play", "trace_of"]
+__all__ = ["Score", "play", "trace_of"]
 
 
 class Score(NamedTuple):
@@ -73,17 +72,6 @@ def _dependencies(stated: str, ids: dict[str, list[str]]) -> str | None:
     return ",".join(f"{kind}:{job_id}" for job_id in ids[name]) if stated else None
 
 
-def phases_of_timers(count: int = 16) -> Iterator[dict[str, float]]:
-    """Phases of the controller's timers, spread over their periods: parameters of the policy."""
-    for number in range(count):
-        yield {
-            "main_phase_s": number / count,
-            "backfill_phase_s": number * 7 % count / count,
-            "priority_phase_s": 60.0 * (number * 5 % count) / count,
-            "limits_phase_s": 30.0 * (number * 11 % count) / count,
-        }
-
-
 def play(run: RecordedRun, **phases: Any) -> Score:
     """Simulate a recorded run with these phases, and compare the first starts of its jobs."""
     trace = trace_of(run)
@@ -115,7 +103,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for folder in map(Path, sys.argv[1:]):
         run = read_run(folder)
-        scores = [play(run, **phases) for phases in phases_of_timers()]
+        scores = [play(run, **phases) for phases in Slurm.timer_phases(16)]
         values = sorted(score.score for score in scores)
         victims = ""
         if any(score.preempted for score in scores):

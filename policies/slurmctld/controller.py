@@ -89,7 +89,7 @@ class Controller:
         self._changed = False  # since the last cycle of backfill
         self._main_s = self._full_s = -inf
         self._backfill_s = -inf
-        self._priority_s = phases.priority_s
+        self._priority_s = phases.priority_s % max(1.0, rules.settings.PriorityCalcPeriod)
         self._overdue_s, self._looked_s = inf, -inf
         self._moments_s = self.reservations.changes_s()
 

@@ -12,7 +12,7 @@ import pytest
 
 from clustersim.sites import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
 from clustersim.testing import simulate
-from experiments.slurm.end_to_end import phases_of_timers, play
+from experiments.slurm.end_to_end import play
 from experiments.slurm.recorded import RecordedRun, read_run
 from experiments.slurm.steps import step_check
 from policies.slurm import Slurm
@@ -207,7 +207,7 @@ def test_single_steps_are_those_of_the_log(name: str, least: dict[str, float]) -
 )  # fmt: skip
 def test_whole_runs_are_close_to_the_log(name: str, most: float) -> None:
     """The median of 16 phases of the timers; Slurm itself, run twice, scores 0.15 to 0.42."""
-    scores = [play(recorded(name), **phases) for phases in phases_of_timers()]
+    scores = [play(recorded(name), **phases) for phases in Slurm.timer_phases(16)]
     assert median(score.score for score in scores) <= most
     if name == "preempt-1":
         assert median(score.victims for score in scores) >= 7
