@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import fsum, log
 from typing import Any
 
+from traces.attempts import parse_attempts
 from traces.job import Job
 
 __all__ = ["Request", "cautions", "demand", "load_of", "stated_request", "summarise"]
@@ -21,11 +22,13 @@ Request = Callable[[Job], tuple[int, float] | None]
 
 
 def stated_request(job: Job) -> tuple[int, float] | None:
-    """The request and the run time that the trace states; None for a job that was cancelled while it waited,
-    whose run time its log cannot know.
+    """The request and the run time that the trace states, of all runs of a job that was started again; None
+    for a job that was cancelled while it waited, whose run time its log cannot know.
     """
     if job.gpus is None or job.duration_s is None:
         return None
+    if job.attempts is not None:
+        return job.gpus, sum(attempt.run_s for attempt in parse_attempts(job.attempts))
     is_unrun = job.cancel_s is not None and job.logged_start_s is None and job.state is not None
     return None if is_unrun else (job.gpus, job.duration_s)
 

@@ -192,7 +192,13 @@ def read_rows(path: str | Path, options: ReadOptions) -> tuple[Log, str]:
     with open_log(path) as opened:
         if options.columns is None and options.log_format is None and set(_OURS) <= set(opened.head.columns):
             options = replace(options, columns=_native_columns(opened.head))
-        return read(opened, options), opened.sha256()
+        log, digest = read(opened, options), opened.sha256()
+    if log.clusters:
+        listed = ", ".join(f"{shown(name)} {count:,}" for name, count in log.clusters.items())
+        first_name = next(iter(log.clusters))
+        problem = f"{path}: holds jobs of {len(log.clusters)} clusters ({listed}), which share no GPUs"
+        raise UserError(f"{problem}; keep one: --log-cluster {shown(first_name)}")
+    return log, digest
 
 
 def _native_columns(head: Head) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .help.options import Json, Settings
-from .trace import Columns, LogFormatName, TimeUnit
+from .trace import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
     from clustersim.backtest import Backtest, LoggedRun, SiteFacts
@@ -93,6 +93,8 @@ def backtest(
     time_unit: TimeUnit = None,
     time_zone: TimeZone = None,
     tenant: TenantColumn = None,
+    gpu_resource: GpuResources = None,
+    log_cluster: LogCluster = None,
     limit: Limit = None,
     from_s: FromS = 0.0,
     until_s: UntilS = inf,
@@ -123,7 +125,15 @@ def backtest(
     site_facts = library.SiteFacts(
         pools, named_clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant
     )
-    options = ReadOptions(log_format, columns, time_unit, tenant, time_zone)
+    options = ReadOptions(
+        log_format=log_format,
+        columns=columns,
+        time_unit=time_unit,
+        tenant=tenant,
+        time_zone=time_zone,
+        gpu_resources=tuple(gpu_resource or ()),
+        cluster=log_cluster,
+    )
     logged = library.read_logged(log, options, Selection(from_s, until_s, limit)).part(only, since, before)
     result = _backtest(logged, site_facts, context.params)
     written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)

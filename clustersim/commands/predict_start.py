@@ -20,7 +20,7 @@ from .backtest import (
     named_clusters,
 )
 from .help.options import Json, Seed, Settings, SystemName
-from .trace import Columns, LogFormatName, TimeUnit
+from .trace import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
     from clustersim.forecast import Forecast, Options, Request
@@ -127,6 +127,8 @@ class _LogOptions:
     time_unit: TimeUnit = None
     time_zone: TimeZone = None
     tenant_column: TenantColumn = None
+    gpu_resource: GpuResources = None
+    log_cluster: LogCluster = None
 
     def reading(self) -> ReadOptions:
         from traces.logs import ReadOptions
@@ -137,6 +139,8 @@ class _LogOptions:
             time_unit=self.time_unit,
             tenant=self.tenant_column,
             time_zone=self.time_zone,
+            gpu_resources=tuple(self.gpu_resource or ()),
+            cluster=self.log_cluster,
         )
 
 

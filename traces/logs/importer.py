@@ -21,6 +21,7 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 
 from . import named_columns
 from .formats import FORMATS
+from .formats.slurm import named_configuration
 from .log import Dropped, Log, LoggedJob, ReadOptions, stating_host, with_parts
 from .run_times import Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
@@ -62,6 +63,8 @@ def format_of(path: object, head: Head) -> str:
     names = [name for name, log_format in FORMATS.items() if log_format.matches(head)]
     if names:
         return names[0]
+    if configuration := named_configuration(head):
+        raise TableError(f"{path}:1: {configuration}")
     if head.files is not None:
         raise TableError(f"{path}: is a folder of no known log; give a file of it")
     if not head.text and not head.columns:

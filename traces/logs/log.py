@@ -194,13 +194,13 @@ class LogRows:
     """Collects the rows of a log; each becomes a `LoggedJob` or is dropped."""
 
     def __init__(self, path: Path):
+        self.path = path
         self.jobs: list[LoggedJob] = []
         self.dropped: list[Dropped] = []
         self.joined = Counter[str]()
         self.clusters: Mapping[str, int] = {}
         self.notes: list[str] = []
         self.warnings: list[str] = []
-        self._path = path
         self._lines: dict[str, int] = {}
         self._left_out = Counter[str]()
         self._compared = self._disagree = 0
@@ -255,7 +255,7 @@ class LogRows:
         """`log` with the rows collected. Raises TableError if no row is usable."""
         if not self.jobs:
             first_reason = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
-            raise TableError(f"{self._path}:1: holds no usable job ({len(self.dropped)} rows){first_reason}")
+            raise TableError(f"{self.path}:1: holds no usable job ({len(self.dropped)} rows){first_reason}")
         if all(job.duration_s is not None and job.estimate_s == job.duration_s for job in self.jobs):
             self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
             self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)
@@ -334,7 +334,8 @@ class ReadOptions:
     Jobs without iterations have those of jobs of the same model and batch in the log `work_of`; those without
     run time go at the speeds of `speeds`, a log or a folder of throughput tables. `gpu_fractions`: jobs that
     hold the part of one GPU keep it; else they get a whole one. `gpu_resources`: further names of resources
-    that are GPUs, as Slurm's gres.conf or Kubernetes call them. `services`: instances of services are such;
+    that are GPUs, as Slurm's gres.conf or Kubernetes call them. `cluster`: whose jobs are kept of a log of
+    several clusters. `services`: instances of services are such;
     else they are jobs that do all of their logged work. `host`: jobs keep the cores and the host memory that
     the log states.
     """
@@ -350,3 +351,4 @@ class ReadOptions:
     services: bool = False
     host: bool = False
     gpu_resources: tuple[str, ...] = ()
+    cluster: str | None = None

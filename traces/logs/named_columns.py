@@ -95,7 +95,7 @@ def _read(
     source: LogSource, form: TableOfJobs, options: ReadOptions, layout: TextLayout | None = None
 ) -> Log:
     """Read a table whose jobs may have run to their limits."""
-    if "duration_s" not in form.cells or not _LIMITS & form.cells.keys():
+    if not _may_end_at_limit(form.cells):
         return read_table(source, form, options, layout)
     to_the_limit = _ToTheLimit()
     log = read_table(source, replace(form, derive=to_the_limit), options, layout)
@@ -134,7 +134,7 @@ def _cells(column_of_field: Mapping[str, str]) -> dict[str, LogColumn]:
         meaning: LogColumn(column, parsers.get(meaning), optional=meaning not in required)
         for meaning, column in column_of_field.items()
     }
-    if "duration_s" in cells and _LIMITS & cells.keys():
+    if _may_end_at_limit(cells):
         cells["duration_s"] = replace(cells["duration_s"], optional=True, empty=_UNKNOWN)
     return cells
 
@@ -147,6 +147,12 @@ def _gpus(cell: str) -> int:
     if request is None:
         raise ValueError("names no gres/gpu: a job without GPUs")
     return request.gpus
+
+
+def _may_end_at_limit(cells: Mapping[str, LogColumn]) -> bool:
+    """Whether a job without a run time may be one that ran to its limit; one of a native trace is not."""
+    run_time = cells.get("duration_s")
+    return run_time is not None and run_time.column != "duration_s" and bool(_LIMITS & cells.keys())
 
 
 class _ToTheLimit:

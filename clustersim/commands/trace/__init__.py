@@ -16,9 +16,9 @@
 from itertime.commandline import new_app
 
 from . import checking, deriving, describing, fitting, generating, importing, serving
-from .options import Columns, LogFormatName, TimeUnit
+from .options import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 
-__all__ = ["Columns", "LogFormatName", "TimeUnit", "app"]
+__all__ = ["Columns", "GpuResources", "LogCluster", "LogFormatName", "TimeUnit", "app"]
 
 app = new_app("Import job logs; generate, check, describe, compare and change traces.")
 app.command("import")(importing.import_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,9 @@ from itertime.commands.options import MEMORY_HEADROOM
 
 from .options import (
     Columns,
+    GpuResources,
     Headroom,
+    LogCluster,
     LogFormatName,
     ModelPath,
     Output,
@@ -30,6 +32,7 @@ from .output import span, write, write_report
 
 __all__ = ["import_", "import_table"]
 
+_MOST_ENDS = 8  # kinds of ends of which the terminal states the hours
 _MOST_REASONS = 3  # for dropped rows, that the terminal names
 
 _GpuFractions = Annotated[
@@ -54,6 +57,8 @@ def import_(
     gpu_fractions: _GpuFractions = False,
     services: _Services = False,
     host: _Host = False,
+    gpu_resource: GpuResources = None,
+    log_cluster: LogCluster = None,
     rules: Rules = "none",
     planner: PlannerName = "best",
     system: SystemName = "dgx-a100-80gb",
@@ -75,8 +80,9 @@ def import_(
     from traces.logs import ReadOptions, Selection, import_log
 
     options = ReadOptions(
-        log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services, host
-    )
+        log_format, columns, time_unit, tenant, time_zone, speeds, work_of, gpu_fractions, services, host,
+        tuple(gpu_resource or ()), log_cluster,
+    )  # fmt: skip
     with collect_less_often():
         jobs, report = import_log(
             log,
@@ -146,6 +152,8 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
         say(f"{demand_text} {over}: {demand['mean_gpus']:,.1f} GPUs on average, so {gpus:,} GPUs have load 1")
         for caution in cautions(demand):
             say(f"note: {caution}", err=True)
+    for text in _hours_by_end(report["gpu_hours"]):
+        say(text, err=True)
     say(f"times: {'; '.join(report['times'])}", err=True)
     for warning in report["warnings"]:
         say(f"warning: {warning}", err=True)
@@ -160,3 +168,28 @@ def _say_imported(report: Mapping[str, Any], output: Path) -> None:
         say(f"dropped {counts['dropped']:,} rows{listed}; {left_out:,} outside the selection", err=True)
     if parts := report["parts_of_gpus"]:
         say(f"{parts:,} of the jobs held parts of GPUs, which count as whole GPUs", err=True)
+
+
+def _hours_by_end(hours: Mapping[str, Any]) -> Iterator[str]:
+    """The GPU-hours of a log by how its runs ended, if it says so, and those that bought nothing."""
+    by_end = {name: value for name, value in hours["by_end"].items() if name != "not stated"}
+    if len(by_end) > 1:
+        yield f"GPU-hours by end: {_listed(by_end, hours['all'])}"
+    if hours["started_again"]:
+        text = _listed(hours["started_again"], hours["all"])
+        yield f"GPU-hours of runs after which the job was started again: {text}"
+    if hours["dropped"]:
+        yield f"GPU-hours of dropped rows: {_listed(hours['dropped'], hours['all'])}"
+    if hours["held_back_h"] > 0:
+        yield (
+            f"jobs were held back {hours['held_back_h']:,.2f} h in all before they were eligible "
+            "(dependencies, limits of arrays, begin times, requeues); waits count from then"
+        )
+
+
+def _listed(hours: Mapping[str, float], total: float) -> str:
+    from itertime.io import shown
+
+    texts = [f"{shown(name)} {value:,.2f} ({value / total:.1%})" for name, value in hours.items() if total]
+    more = f" and {len(texts) - _MOST_ENDS} more" if len(texts) > _MOST_ENDS else ""
+    return ", ".join(texts[:_MOST_ENDS]) + more

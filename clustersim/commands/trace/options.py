@@ -13,10 +13,12 @@ __all__ = [
     "Columns",
     "Cv",
     "DeadlinesToDraw",
+    "GpuResources",
     "GpusOfLoad",
     "Headroom",
     "Load",
     "LoadOf",
+    "LogCluster",
     "LogFormatName",
     "ModelPath",
     "Output",
@@ -163,4 +165,14 @@ Noise = Annotated[
 ]
 Precisions = Annotated[
     str, typer.Option(help="NAME or NAME:WEIGHT,...: precisions of the jobs with a model, drawn by weight.")
+]
+GpuResources = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu-resource",
+        help="Another name of GPUs: NAME of gres/NAME of Slurm, or a resource of Kubernetes; repeatable.",
+    ),
+]
+LogCluster = Annotated[
+    str | None, typer.Option("--log-cluster", help="Cluster to keep, of a log that names several.")
 ]

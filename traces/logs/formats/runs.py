@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from itertime.errors import UnknownName
 from itertime.io import shown
 from traces.attempts import Attempt
 from traces.dependencies import KINDS, cycle_of
@@ -39,21 +40,36 @@ _DATED_S = 1e8  # a clock that reads more than this counts from 1970
 _Key = tuple[str | None, str]
 
 
-def join_rows(rows: LogRows, zone: tzinfo) -> None:
+def join_rows(rows: LogRows, zone: tzinfo, cluster: str | None = None) -> None:
     """Make one job of the rows that belong together, give jobs of one name ids of their own, and name in
-    their dependencies jobs of the log.
+    their dependencies jobs of the log. `cluster`: whose jobs are kept. UnknownName for one without jobs.
     """
+    if cluster is not None:
+        _keep_cluster(rows, cluster)
     rows.jobs = _with_runs(rows)
     rows.jobs = _with_components(rows)
     rows.jobs = _with_array_limits(rows.jobs)
     clusters = Counter(job.cluster for job in rows.jobs)
     if len(clusters) > 1:
         rows.clusters = {name or "unnamed": count for name, count in clusters.most_common()}
-        rows.notes.append("the log is of several clusters: jobs are called CLUSTER/ID")
+        listed = ", ".join(f"{shown(name)} {count:,}" for name, count in rows.clusters.items())
+        rows.warnings.append(
+            f"the log is of {len(clusters)} clusters ({listed} jobs), which share no GPUs: jobs are called "
+            "CLUSTER/ID; --log-cluster NAME keeps one"
+        )
         rows.jobs = [_in_cluster(job) for job in rows.jobs]
     rows.jobs, own_ids = _with_own_ids(rows, zone)
     if any(job.depends for job in rows.jobs):
         rows.jobs = _with_dependencies(rows, own_ids)
+
+
+def _keep_cluster(rows: LogRows, cluster: str) -> None:
+    kept = [job for job in rows.jobs if job.cluster == cluster]
+    if not kept:
+        raise UnknownName("cluster", shown(cluster), sorted({job.cluster or "unnamed" for job in rows.jobs}))
+    rows.joined["of_other_clusters"] += len(rows.jobs) - len(kept)
+    rows.notes.append(f"rows of other clusters than {shown(cluster)} are left out, as the user says")
+    rows.jobs = kept
 
 
 def _key(job: LoggedJob) -> _Key:

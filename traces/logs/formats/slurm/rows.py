@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import NamedTuple
 
 from traces.job import MAX_GPUS
@@ -97,9 +98,9 @@ class SlurmRows(LogRows):
     restarted = 0
     """Jobs that say that they ran before, in rows that were added."""
 
-    def __init__(self, path: object, zone: tzinfo = UTC):
-        super().__init__(path)  # type: ignore[arg-type]
-        self._zone = zone
+    def __init__(self, path: Path, zone: tzinfo = UTC, cluster: str | None = None):
+        super().__init__(path)
+        self._zone, self._cluster = zone, cluster
         self._without_gpus: list[SlurmRow] = []
         self._step_gpus: dict[str, Request] = {}
 
@@ -132,7 +133,7 @@ class SlurmRows(LogRows):
                 self.drop(row.line, row.job_id, "names no gres/gpu: a job without GPUs")
             else:
                 self.add_row(row._replace(request=request))
-        join_rows(self, self._zone)
+        join_rows(self, self._zone, self._cluster)
         self._note_requeued()
         if cancelled := sum(job.cancel_s is not None for job in self.jobs):
             self.notes.append(

@@ -145,7 +145,7 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
         columns = columns[:-1]  # the bar at the end of --parsable
     _check(source, columns, options.tenant)
     zone = time_zone(options.time_zone)
-    rows = SlurmRows(source.path, zone)
+    rows = SlurmRows(source.path, zone, options.cluster)
     reader = _Rows(columns, options, zone)
     for line, cells, problem in rows_of(source, columns, has_header):
         if problem:
@@ -271,7 +271,7 @@ class _Rows:
             array_id=array_of(job_id),
             array_limit=options.array_limit or (throttle_of(job_id) if "[" in job_id else None),
             begin_s=begin_moment(options, times.submit_s, self._zone) if options.begin else None,
-            nice=_whole(options.nice),
+            nice=_nice(options.nice),
             depends=options.dependency,
             restarts=_whole(cell.Restarts) or 0,
         )
@@ -355,6 +355,11 @@ def _is_digits(text: str) -> bool:
 def _whole(text: str) -> int | None:
     """A whole number; None for other text, and for one that no job states."""
     return int(text) if _is_digits(text) and len(text) < _MOST_DIGITS else None
+
+
+def _nice(text: str) -> int | None:
+    value = _whole(text.removeprefix("-"))
+    return -value if value and text.startswith("-") else value
 
 
 def _several(text: str) -> str | None:

@@ -199,7 +199,7 @@ def read_export(source: LogSource, form: SlurmExport, options: ReadOptions) -> L
         raise UnknownName(f"tenant of a {form.format} log", shown(tenant), TENANTS)
     zone = time_zone(options.time_zone)
     moment = Moments(StatedUnits.parse(options.time_unit).every or "s", zone)
-    rows, tres = SlurmRows(source.path, zone), Tres(("gpu", *options.gpu_resources))
+    rows, tres = SlurmRows(source.path, zone, options.cluster), Tres(("gpu", *options.gpu_resources))
     for line, entry in form.entries(source):
         try:
             for row in form.job(entry).rows(line, tenant, moment, tres, rows):
