@@ -15,6 +15,7 @@ from .trace import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 if TYPE_CHECKING:
     from clustersim.backtest import Backtest, LoggedRun, SiteFacts
     from clustersim.cluster import Cluster
+    from traces.logs import ReadOptions
 
 __all__ = ["backtest", "named_clusters"]
 
@@ -113,28 +114,15 @@ def backtest(
     """
     from clustersim import backtest as library
     from itertime.commandline import print_json
-    from itertime.errors import UserError
-    from traces.logs import ReadOptions, Selection
+    from traces.logs import Selection
 
     folder = _folder(out)
     kinds = _kinds(by)
-    if system is not None and not cluster:
-        raise UserError(f"--system {system}: is the system of --cluster, which is not given")
-    if fit and start_up is not None:
-        raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
-    site_facts = library.SiteFacts(
-        pools, named_clusters(cluster or [], system or _SYSTEM), gpus_per_node, not constant
-    )
-    options = ReadOptions(
-        log_format=log_format,
-        columns=columns,
-        time_unit=time_unit,
-        tenant=tenant,
-        time_zone=time_zone,
-        gpu_resources=tuple(gpu_resource or ()),
-        cluster=log_cluster,
-    )
-    logged = library.read_logged(log, options, Selection(from_s, until_s, limit)).part(only, since, before)
+    _check(context.params)
+    clusters = named_clusters(cluster or [], system or _SYSTEM)
+    site_facts = library.SiteFacts(pools, clusters, gpus_per_node, not constant)
+    selection = Selection(from_s, until_s, limit)
+    logged = library.read_logged(log, _reading(context.params), selection).part(only, since, before)
     result = _backtest(logged, site_facts, context.params)
     written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)
     if json:
@@ -143,6 +131,28 @@ def backtest(
     _print(result.summary, kinds)
     if folder is not None:
         print(f"Written to {folder}: {', '.join(written)}")
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Raise UserError for options that exclude each other."""
+    from itertime.errors import UserError
+
+    system, start_up = options["system"], options["start_up"]
+    if system is not None and not options["cluster"]:
+        raise UserError(f"--system {system}: is the system of --cluster, which is not given")
+    if options["fit"] and start_up is not None:
+        raise UserError(f"--start-up {start_up:g}: is chosen by --fit; leave one of them out")
+
+
+def _reading(options: Mapping[str, Any]) -> ReadOptions:
+    """How the options of the command have the log read."""
+    from traces.logs import ReadOptions
+
+    return ReadOptions(
+        **{name: options[name] for name in ("log_format", "columns", "time_unit", "tenant", "time_zone")},
+        gpu_resources=tuple(options["gpu_resource"] or ()),
+        cluster=options["log_cluster"],
+    )
 
 
 def _backtest(logged: LoggedRun, site_facts: SiteFacts, options: Mapping[str, Any]) -> Backtest:

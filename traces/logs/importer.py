@@ -21,7 +21,7 @@ from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, wo
 
 from . import named_columns
 from .formats import FORMATS
-from .formats.slurm import named_configuration
+from .formats.slurm_files import named_configuration
 from .log import Dropped, Log, LoggedJob, ReadOptions, stating_host, with_parts
 from .run_times import Speeds, rates_of, settled, with_speeds, with_work, work_of
 from .source import Head, LogSource, open_log
@@ -219,6 +219,7 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
         "assumptions": [
             *log.assumptions,
             *_of_parts(parts, held_gpu_s),
+            *_of_holds(rows, done),
             *_assumptions(log, maker.rules if maker else None),
         ],
         "choices": _choices(rows, done),
@@ -276,6 +277,22 @@ def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
     remedy = "count with whole GPUs: the trace asks for more than was held"
     held = "" if held_gpu_s is None else f", {held_gpu_s / 3600:,.2f} GPU-hours by all jobs"
     return [f"{jobs:,} jobs held {problem}, and {remedy}{held}"] if jobs else []
+
+
+def _of_holds(rows: list[LoggedJob], works: Mapping[int, object]) -> list[str]:
+    """How long jobs were held back before they were eligible to start, if they were."""
+    held_s = [
+        eligible_s - rows[i].submit_s
+        for i in works
+        if (eligible_s := rows[i].eligible_s) is not None and eligible_s > rows[i].submit_s
+    ]
+    if not held_s:
+        return []
+    reasons = "dependencies, limits of arrays, begin times, requeues"
+    return [
+        f"{len(held_s):,} jobs were held back {math.fsum(held_s) / 3600:,.2f} h in all before they were "
+        f"eligible ({reasons}): waits count from then"
+    ]
 
 
 def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:

@@ -6,14 +6,12 @@
 | `SLURM_JSON` | jobs as JSON: of `squeue`, `scontrol` and `sacct` |
 | `SQUEUE`, `SCONTROL` | the live jobs: `squeue`, `scontrol show job` |
 | `JOBCOMP` | the completion log of jobcomp/filetxt |
-| `named_configuration` | what an output is that holds no jobs, and which command reads it |
 | `Tres` | reads lists of trackable resources |
 
 A row of an export is a run of a job, or its wait (`rows`); `traces.logs.formats.runs` makes jobs of them, so
 that all exports of one time give the same jobs, whatever the order of their rows.
 """
 
-from .configuration import named_configuration
 from .job_json import SLURM_JSON
 from .jobcomp import JOBCOMP
 from .sacct import COMMAND, SLURM
@@ -21,4 +19,4 @@ from .scontrol import SCONTROL
 from .squeue import SQUEUE
 from .tres import Tres
 
-__all__ = ["COMMAND", "JOBCOMP", "SCONTROL", "SLURM", "SLURM_JSON", "SQUEUE", "Tres", "named_configuration"]
+__all__ = ["COMMAND", "JOBCOMP", "SCONTROL", "SLURM", "SLURM_JSON", "SQUEUE", "Tres"]
