@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError, shown
+from itertime.planning import planner_name
 from itertime.spec import PRECISIONS
 from traces.estimates import Estimates
 from traces.native import MAX_SECONDS
@@ -94,6 +95,7 @@ class Recipe:
             raise UserError(f"seed={self.seed}: must not be negative")
         if self.load_of not in LOADS:
             raise UnknownName("load_of", self.load_of, LOADS)
+        object.__setattr__(self, "planner", planner_name(self.planner))
         checked_headroom(self.memory_headroom)
         parse_precisions(self.precisions)
         Estimates(self.stated_sigma)

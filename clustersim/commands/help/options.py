@@ -270,6 +270,7 @@ def grid_settings(options: RunOptions) -> dict[str, Any]:
     from itertime.io import parse_yaml
 
     config = options.config("fifo", settings=[])
+    _refuse_second_values(vars(options))
     if options.no_bound:
         _refuse_bound(options.settings)
     plain = config.model_dump(exclude={"policy", "params"}, exclude_defaults=True)
@@ -302,6 +303,7 @@ def config_of(policy: str, options: Mapping[str, Any]) -> RunConfig:
         for name, value in by_setting.items()
         if value is not None
     }
+    _refuse_second_values(options)
     if options.get("no_overheads"):
         values["overheads"] = None
     elif preset is not None:
@@ -310,6 +312,18 @@ def config_of(policy: str, options: Mapping[str, Any]) -> RunConfig:
         _refuse_bound(assignments)
         values["bound"] = NO_BOUND
     return RunConfig.make(assignments, **{**values, "policy": policy})
+
+
+def _refuse_second_values(options: Mapping[str, Any]) -> None:
+    """UserError for a setting of `--set` that its own option states, too, unless as by default."""
+    from clustersim.runs import SETTINGS, RunConfig
+
+    for text in options.get("settings") or []:
+        name = text.partition("=")[0].strip()
+        setting = SETTINGS.get(name)
+        value = options.get(setting.parameter) if setting else None
+        if setting and value is not None and value != RunConfig.model_fields[name].default:
+            raise UserError(f"--set {text}: contradicts {setting.option} {value}; leave one of them out")
 
 
 def _refuse_bound(settings: list[str] | None) -> None:

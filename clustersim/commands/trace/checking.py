@@ -38,6 +38,7 @@ def check(
     """
     from clustersim.cluster import load_cluster
     from clustersim.speed import Requests, read_throughput_table, speed_for
+    from itertime.planning import planner_name
     from itertime.spec import Models
     from traces.native import store_trace
     from traces.summary import summarise
@@ -47,7 +48,7 @@ def check(
     requests = Requests(speed_for(nodes, planner, table, models=models))
     tabled = [model for model, _ in read_throughput_table(table)] if table else []
     jobs = store_trace(trace, known_models=[*models.names(), *tabled], models=models)
-    summary = {"planner": planner, **summarise(jobs, nodes.gpus, requests)}
+    summary = {"planner": planner_name(planner), **summarise(jobs, nodes.gpus, requests)}
     summary["refused"] = {"jobs": requests.refused, "first": requests.reason or None}
     if as_json:
         print_json({"file": trace.name, **summary})

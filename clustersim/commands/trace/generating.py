@@ -88,7 +88,7 @@ def generate(
     )
     generated_jobs, report = generate_stored(recipe)
     report_path = write(generated_jobs, report, output, "generate")
-    by = None if rules == "none" else planner
+    by = None if rules == "none" else recipe.planner
     say(f"{output}: {len(generated_jobs):,} jobs; {offered(report['demand'], report['load'], gpus, by)}")
     for caution in report["cautions"]:
         say(f"note: {caution}", err=True)
