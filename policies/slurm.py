@@ -68,6 +68,8 @@ class Slurm(Scheduler):
         if site is not None:
             known_site = site if isinstance(site, SlurmSite) else site_of(site)
             self._rules = Rules(known_site, node_numbers(known_site), self.epoch_s)
+        preempts = self._rules is not None and self._rules.settings.PreemptType != "preempt/none"
+        self.replays_preemptions = not preempts
         self._controller: Controller | None = None
         self._records: dict[JobView, JobRecord] = {}
         self._pools: dict[str, int] = {}  # the nodes of each GPU type

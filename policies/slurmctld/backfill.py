@@ -6,9 +6,9 @@ for the time limit of its job, however few of their GPUs it needs. A job with a 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -38,10 +38,6 @@ class Planner(Starter, Protocol):
 
     reservations: Reservations
 
-    @property
-    def running_jobs(self) -> Sequence[JobRecord]:
-        """The jobs that run."""
-
     def preemptable(self, job: JobRecord, partition: str, usable: int) -> Sequence[JobRecord]:
         """The running jobs that `job` may preempt."""
 
@@ -50,10 +46,12 @@ class Planner(Starter, Protocol):
 
 
 class NodeSpace:
-    """The nodes without a plan in each span of time: (begin, end, nodes), in order, without gaps."""
+    """The nodes without a plan in each span of time, in order and without gaps: `free[i]` from `times[i]` to
+    `times[i + 1]`.
+    """
 
     def __init__(self, begin_s: float, end_s: float):
-        self.spans: list[tuple[float, float, int]] = [(begin_s, end_s, -1)]
+        self.times, self.free = [begin_s, end_s], [-1]
 
     def usable(self, nodes: int, start_s: float, end_s: float) -> tuple[int, float]:
         """Those of `nodes` that have no plan from `start_s` to `end_s`, and the next time worth a try: the
@@ -61,39 +59,44 @@ class NodeSpace:
 
         A span that begins at `end_s` counts, as in Slurm.
         """
-        open_nodes, later_s = nodes, inf
-        for place, (begin_s, span_end_s, free_nodes) in enumerate(self.spans):
-            if span_end_s <= start_s:
-                continue
-            if later_s == inf and place + 1 < len(self.spans):
-                next_nodes = nodes & self.spans[place + 1][2]
-                if next_nodes & ~(open_nodes & free_nodes):
-                    later_s = span_end_s
-            if begin_s > end_s:
+        times, free, later_s, open_nodes = self.times, self.free, inf, nodes
+        for place in range(self._span_at(start_s), len(free)):
+            here = open_nodes & free[place]
+            if later_s == inf and place + 1 < len(free) and nodes & free[place + 1] & ~here:
+                later_s = times[place + 1]
+            if times[place] > end_s:
                 break
-            open_nodes &= free_nodes
+            open_nodes = here
         return open_nodes, later_s
 
     def overlaps(self, nodes: int, start_s: float, end_s: float) -> bool:
         """Whether one of `nodes` has a plan between these times."""
-        return any(
-            nodes & ~free_nodes
-            for begin_s, span_end_s, free_nodes in self.spans
-            if begin_s < end_s and span_end_s > start_s
-        )
+        for place in range(self._span_at(start_s), len(self.free)):
+            if self.times[place] >= end_s:
+                return False
+            if nodes & ~self.free[place]:
+                return True
+        return False
 
     def reserve(self, nodes: int, start_s: float, end_s: float) -> None:
         """Plan `nodes` from `start_s` to `end_s`."""
-        spans: list[tuple[float, float, int]] = []
-        for begin_s, span_end_s, free_nodes in self.spans:
-            if span_end_s <= start_s or begin_s >= end_s:
-                spans.append((begin_s, span_end_s, free_nodes))
-                continue
-            cuts = (time_s for time_s in (start_s, end_s) if begin_s < time_s < span_end_s)
-            for first_s, second_s in pairwise((begin_s, *cuts, span_end_s)):
-                inside = first_s >= start_s and second_s <= end_s
-                spans.append((first_s, second_s, free_nodes & ~nodes if inside else free_nodes))
-        self.spans = spans
+        start_s, end_s = max(start_s, self.times[0]), min(end_s, self.times[-1])
+        if start_s < end_s:
+            first, last = self._cut(start_s), self._cut(end_s)
+            for place in range(first, last):
+                self.free[place] &= ~nodes
+
+    def _span_at(self, time_s: float) -> int:
+        """The first span that ends after a time."""
+        return max(0, bisect_right(self.times, time_s) - 1)
+
+    def _cut(self, time_s: float) -> int:
+        """Let a span begin at a time. Returns its place."""
+        place = bisect_left(self.times, time_s)
+        if self.times[place] != time_s:
+            self.times.insert(place, time_s)
+            self.free.insert(place, self.free[place - 1])
+        return place
 
 
 class _Counts:
@@ -152,7 +155,7 @@ def run_backfill(queue: Iterable[Entry], controller: Planner, now: float) -> lis
                 rejected_arrays.add(array)
         elif plan.start_s <= now:
             started_jobs.add(job)
-            outlook.forget(controller.running_jobs)
+            outlook = controller.outlook(now)
             starts += 1
             if most_starts and starts >= most_starts:
                 break

@@ -91,6 +91,8 @@ class Controller:
         self._backfill_s = -inf
         self._priority_s = phases.priority_s % max(1.0, rules.settings.PriorityCalcPeriod)
         self._overdue_s, self._looked_s = inf, -inf
+        self._outlook: Outlook | None = None
+        self._outlook_until_s = -inf
         self._moments_s = self.reservations.changes_s()
 
     # What happens to jobs.
@@ -183,6 +185,7 @@ class Controller:
         for job in self.running:
             if not job.completing and job.limit_end_s + settings.OverTimeLimit <= looked_s:
                 job.completing = self._changed = True
+                self._outlook = None
 
     def _run_main(self, now: float) -> None:
         full = now >= self._full_s + self.rules.number("sched_interval")
@@ -216,10 +219,6 @@ class Controller:
 
     # What the schedulers ask and do.
 
-    @property
-    def running_jobs(self) -> Sequence[JobRecord]:
-        return tuple(self.running)
-
     def limit_reason(self, job: JobRecord, partition: str) -> str:
         reason = self.limits.reason(job, partition, self.now)
         job.over_limit = bool(reason)
@@ -236,7 +235,12 @@ class Controller:
         return self.preemption.candidates(job, partition, self.running, usable, self.now)
 
     def outlook(self, now: float) -> Outlook:
-        return Outlook(self.rules, self.free, self.running_jobs, now)
+        """Expected starts, by those of the last cycle if no job has started, ended or passed its limit."""
+        if self._outlook is None or self._outlook_until_s <= now:
+            self._outlook = Outlook(self.rules, self.free, tuple(self.running), now)
+            self._outlook_until_s = self._first_overdue_s(now)
+        self._outlook.now = now
+        return self._outlook
 
     def start_now(self, job: JobRecord, partition: str, usable: int) -> bool:
         """Start a job on usable nodes that no reservation closes to it, preempting others if it may."""
@@ -270,6 +274,7 @@ class Controller:
     ) -> None:
         del self.waiting[job]
         self.running[job] = None
+        self._outlook = None
         job.begin(partition, placement, self.now if start_s is None else start_s)
         heappush(self._limit_ends, (job.limit_end_s, job.order, job))
         self.free.take(placement, job.cpus / len(placement))
@@ -284,6 +289,7 @@ class Controller:
 
     def _release(self, job: JobRecord, now: float) -> None:
         self.priorities.end(job, now)
+        self._outlook = None
         self.limits.end(job)
         self.free.release(job)
         del self.running[job]

@@ -19,7 +19,8 @@ FIRST_WINDOW_S = 30.0
 
 
 class Outlook:
-    """Expected starts in one cycle of backfill.
+    """Expected starts while the running jobs stay the same and none of them passes its limit, so that cycles
+    of backfill can share one.
 
     `now`: a whole second.
     """
@@ -29,12 +30,6 @@ class Outlook:
         self._running = _by_end(running_jobs)
         self._answers: dict[object, tuple[float, Placement] | None] = {}
         self._groups: dict[object, _Groups] = {}
-
-    def forget(self, running_jobs: Sequence[JobRecord]) -> None:
-        """Jobs started since: answers from before no longer hold."""
-        self._running = _by_end(running_jobs)
-        self._answers.clear()
-        self._groups.clear()
 
     def start_of(
         self, job: JobRecord, usable: int, preemptable_jobs: Sequence[JobRecord] = ()
@@ -50,7 +45,8 @@ class Outlook:
         key = job.shapes, job.cpus, usable, tuple(preemptable_jobs)
         if key not in self._answers:
             self._answers[key] = self._look(job, usable, tuple(preemptable_jobs))
-        return self._answers[key]
+        answer = self._answers[key]
+        return None if answer is None else (max(answer[0], self.now), answer[1])
 
     def _look(
         self, job: JobRecord, usable: int, preemptable_jobs: tuple[JobRecord, ...]
@@ -58,14 +54,14 @@ class Outlook:
         weights = self._rules.weights
         placement = place(job, self._free, usable, weights)
         if placement is not None:
-            return self.now, placement
+            return -inf, placement
         groups = self._groups.get((usable, preemptable_jobs))
         if groups is None:
             groups = self._groups[usable, preemptable_jobs] = self._groups_without(preemptable_jobs, usable)
         if preemptable_jobs:
             placement = place(job, groups.free, usable, weights)
             if placement is not None:
-                return self.now, placement
+                return -inf, placement
         for last_job, free in groups:
             placement = place(job, free, usable, weights)
             if placement is not None:
