@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.runs import NO_BOUND, RunConfig, Trace, run_config
+from clustersim.runs import NO_BOUND, RunConfig, Trace, epoch_of, run_config
 from itertime.errors import UserError
 from itertime.io import shown
 
@@ -111,7 +111,10 @@ def simulate(
         config = RunConfig.make(
             list(settings),
             policy=site.policy,
-            params={key: pool.limits if value == INFERRED else value for key, value in site.params.items()},
+            params={
+                **epoch_of(site.policy, log.zero_s if log.is_dated else None),
+                **{key: pool.limits if value == INFERRED else value for key, value in site.params.items()},
+            },
             cluster=cluster.shape if not cluster.groups else "n1g1",  # the cluster itself is handed over
             overheads={**_FREE, "scheduling_s": site.start_up_s} if site.start_up_s else None,
             calendar=[] if "calendar" in setting_texts else pool.calendar(cluster),

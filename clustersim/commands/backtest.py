@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .help.options import Json, Settings
+from .help.options import POLICY_OF_SITES, Json, Settings, SiteFile
 from .trace import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clustersim.cluster import Cluster
     from traces.logs import ReadOptions
 
-__all__ = ["backtest", "named_clusters"]
+__all__ = ["backtest", "named_clusters", "with_site"]
 
 _SHOWN = {"size": 12, "pool": 10, "tenant": 5, "user": 5, "partition": 5, "qos": 5, "gpu_type": 5, "hour": 24}
 """Groups of each kind on the terminal; summary.json has twenty."""
@@ -82,6 +82,7 @@ def backtest(
     fit_share: FitShare = 0.5,
     phases: Phases = 16,
     cluster: Clusters = None,
+    site: SiteFile = None,
     pools: Division = "auto",
     gpus_per_node: GpusPerNode = None,
     constant: Constant = False,
@@ -119,11 +120,11 @@ def backtest(
     folder = _folder(out)
     kinds = _kinds(by)
     _check(context.params)
-    clusters = named_clusters(cluster or [], system or _SYSTEM)
+    clusters, stated_options = _clusters(context.params)
     site_facts = library.SiteFacts(pools, clusters, gpus_per_node, not constant)
     selection = Selection(from_s, until_s, limit)
     logged = library.read_logged(log, _reading(context.params), selection).part(only, since, before)
-    result = _backtest(logged, site_facts, context.params)
+    result = _backtest(logged, site_facts, stated_options)
     written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)
     if json:
         print_json(result.summary)
@@ -230,6 +231,40 @@ def _kinds(text: str) -> list[str]:
         if name not in _SHOWN:
             raise UnknownName("group of --by", name, _SHOWN)
     return names
+
+
+def _clusters(options: Mapping[str, Any]) -> tuple[dict[str, Cluster], Mapping[str, Any]]:
+    """The clusters of the pools, and the options with what a site states: its settings, and its policy."""
+    clusters = named_clusters(options["cluster"] or [], options["system"] or _SYSTEM)
+    if options["site"] is None:
+        return clusters, options
+    clusters, settings = with_site(options["site"], clusters, options["settings"], all_nodes_up=True)
+    policy = options["policy"] or ("" if options["fit"] else POLICY_OF_SITES)
+    return clusters, {**options, "settings": settings, "policy": policy}
+
+
+def with_site(
+    site: Path, clusters: Mapping[str, Cluster], settings: list[str] | None, *, all_nodes_up: bool
+) -> tuple[dict[str, Cluster], list[str]]:
+    """The nodes of a site as the only cluster, and the settings with the site before them.
+
+    `all_nodes_up`: nodes that are down in the file are up, since a log is of earlier days. UserError if
+    clusters are stated as well.
+    """
+    from json import dumps
+
+    from clustersim.runs import RunConfig
+    from clustersim.sites import hostlist_of, load_site
+    from itertime.errors import UserError
+
+    if clusters:
+        raise UserError(f"--site {site}: states the nodes; leave --cluster out")
+    settings_of_site = [f"site={dumps(str(site))}"]
+    down = [node.name for node in load_site(site).nodes if node.state != "up"] if all_nodes_up else []
+    settings_of_site += [f"site.nodes.{hostlist_of(down)}.state=up"] if down else []
+    all_settings = [*settings_of_site, *(settings or [])]
+    about_site = [text for text in all_settings if text.partition("=")[0].partition(".")[0].strip() == "site"]
+    return {"": RunConfig.make(about_site, policy=POLICY_OF_SITES).stated_cluster()}, all_settings
 
 
 def _print(summary: Part, kinds: list[str]) -> None:

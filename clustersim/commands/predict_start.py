@@ -18,8 +18,9 @@ from .backtest import (
     TenantColumn,
     TimeZone,
     named_clusters,
+    with_site,
 )
-from .help.options import Json, Seed, Settings, SystemName
+from .help.options import POLICY_OF_SITES, Json, Seed, Settings, SiteFile, SystemName
 from .trace import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ Priority = Annotated[int | None, typer.Option(help="Its priority; without one it
 History = Annotated[
     Path | None, typer.Option(help="Log of past jobs (sacct, ...): run times over time limits, capacity.")
 ]
-Policy = Annotated[str, typer.Option(help="Policy of the site.")]
+Policy = Annotated[str | None, typer.Option(help="Policy of the site; by default easy, with --site slurm.")]
 Queue = Annotated[
     str, typer.Option(help="Order of the queue: priority, submission, or auto: priorities of a live queue.")
 ]
@@ -95,11 +96,12 @@ class _SiteOptions:
     """The options that say how the site schedules, how long its jobs run, and what its nodes are."""
 
     history: History = None
-    policy: Policy = "easy"
+    policy: Policy = None
     queue: Queue = "auto"
     ratio: Ratio = None
     default_limit: DefaultLimit = None
     cluster: Clusters = None
+    site: SiteFile = None
     pools: Division = "auto"
     gpus_per_node: GpusPerNode = None
 
@@ -185,9 +187,12 @@ def _options(site: _SiteOptions, draws: _DrawOptions, reading: ReadOptions) -> O
     from clustersim.backtest import SiteFacts
     from clustersim.forecast import Options, SitePolicy, moment_of
 
-    clusters = named_clusters(site.cluster or [], draws.system)
+    clusters, settings = named_clusters(site.cluster or [], draws.system), draws.settings or []
+    if site.site is not None:
+        clusters, settings = with_site(site.site, clusters, settings, all_nodes_up=False)
+    policy = site.policy or ("easy" if site.site is None else POLICY_OF_SITES)
     return Options(
-        policy=SitePolicy(site.policy, draws.settings or [], site.queue),
+        policy=SitePolicy(policy, settings, site.queue),
         site_facts=SiteFacts(site.pools, clusters, site.gpus_per_node, look_for_reduced=False),
         ratio=site.ratio,
         default_limit_s=_span("--default-limit", site.default_limit),

@@ -14,7 +14,7 @@ from clustersim.backtest.pools import SiteFacts, SitePool, pools_of
 from clustersim.cluster import Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
-from clustersim.runs import NO_BOUND, RunConfig, setup_of
+from clustersim.runs import NO_BOUND, RunConfig, epoch_of, params_with_site, setup_of
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
@@ -31,7 +31,7 @@ __all__ = ["ORDERS", "PoolScene", "Scene", "SitePolicy"]
 ORDERS = ("auto", "submission", "priority")
 """How the waiting jobs are queued."""
 
-_OWN_ORDER = ("multifactor",)  # policies that compute Slurm's priority themselves
+_OWN_ORDER = ("multifactor", "slurm")  # policies that compute Slurm's priority themselves
 _QUEUED_BY_PRIORITY = ("squeue", "scontrol", "slurm-json", "kueue")  # formats of live queues
 _LEAST_S = 1.0  # for which a running job has run, so that it starts before now
 _LEAST_LEFT_S = 1e-3  # for which a running job still runs
@@ -100,8 +100,11 @@ class Scene:
         pools, assumptions = pools_of(log, replace(site_facts, look_for_reduced=False))
         first_present = len(log.jobs) - len(present)
         pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first_present}
+        began = [job.logged_start_s or 0.0 for job in state.running]
+        zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
+        epoch = epoch_of(policy.name, zero_s if state.is_dated else None)
         config = RunConfig.make(
-            list(policy.settings), policy=policy.name, overheads=None, bound=NO_BOUND, seed=seed
+            list(policy.settings), policy=policy.name, params=epoch, overheads=None, bound=NO_BOUND, seed=seed
         )
         setups = {pool.name: _setup(config, pool) for pool in pools}
         places = {pool.name: _places(log, pool, setups[pool.name], history, state) for pool in pools}
@@ -122,8 +125,6 @@ class Scene:
             later_arrivals = _arrivals(log, pool, first_present, state.now_s, begins, drawn)
             if later_arrivals:
                 arrivals[pool.name] = later_arrivals
-        began = [job.logged_start_s or 0.0 for job in state.running]
-        zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
         return cls(
             state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, arrivals,
             run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, assumptions,
@@ -202,7 +203,8 @@ class PoolScene:
                 run_s = max(run_s, now_s - job.submit_s + _LEAST_LEFT_S)
             jobs.append(replace(job, duration_s=run_s))
         config, setup = scene.config, scene.setups[self.pool]
-        site = type(setup.scheduler)(**config.params)  # a new one: policies keep notes
+        kind = type(setup.scheduler)
+        site = kind(**params_with_site(kind, config.params, config.site))  # a new one: policies keep notes
         policy = Resumed(site, now_s, self.places, self.target)
         coming: Iterable[Job] = ()
         if (arrivals := scene.arrivals.get(self.pool)) is not None:
@@ -232,6 +234,9 @@ def _job_of(job: LoggedJob, run_s: float, times: RunTimes) -> Job:
         gpu_type=job.gpu_type,
         partition=job.partition,
         qos=job.qos,
+        account=job.account,
+        partitions=job.partitions,
+        nice=job.nice,
     )
 
 

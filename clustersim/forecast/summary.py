@@ -132,5 +132,5 @@ def assumptions_of(
         yield f"running jobs lie on nodes as the rule {rule} leaves them if past starts and ends are repeated"
     if state.held:
         yield f"{len(state.held):,} jobs are held back and stay so"
-    if state.limited:
+    if state.limited and scene.config.site is None:
         yield f"{state.limited:,} jobs wait for a limit of an account or QOS; such limits are not simulated"

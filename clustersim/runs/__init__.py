@@ -13,6 +13,8 @@
 | `NO_BOUND` | the value of the setting `bound` with which no bound is computed |
 | `changed_site` | the document of a site with one value changed |
 | `closures_of` | the entries of a calendar for the nodes of a site that are down |
+| `epoch_of` | the parameter of a policy that dates the clock of the trace |
+| `params_with_site` | the parameters of a policy, with the site of the settings if it takes one |
 | `is_of_nodes` | whether the price in a manifest is that of its nodes |
 | `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
 
@@ -74,7 +76,7 @@ from .run import run, run_config
 from .run_bounds import best_possible
 from .settings import Entry, Setting
 from .setup import is_of_nodes, setup_of
-from .sites import changed_site, closures_of
+from .sites import changed_site, closures_of, epoch_of, params_with_site
 from .source import LARGEST_FILE, Trace, recipe_values, stated_hash, trace_of_manifest
 
 __all__ = [
@@ -93,6 +95,7 @@ __all__ = [
     "closures_of",
     "code_hash",
     "compare",
+    "epoch_of",
     "find_policy",
     "is_of_nodes",
     "is_of_this_code",
@@ -101,6 +104,7 @@ __all__ = [
     "malformed_versions",
     "missing_entries",
     "other_libraries",
+    "params_with_site",
     "plan_record",
     "policy_details",
     "policy_hash",

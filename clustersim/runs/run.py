@@ -27,6 +27,7 @@ from .plan_records import plans_used
 from .run_bounds import best_possible
 from .setup import setup_of
 from .signals import interrupting
+from .sites import epoch_of
 from .source import Trace, TraceLike
 
 __all__ = ["run", "run_config"]
@@ -98,6 +99,7 @@ def run_config(
 ) -> Run:
     """As `run`; `policy` and `cluster`, if given, replace those that `config` names."""
     with redirect_stdout(sys.stderr):  # a policy may print, but stdout is for results
+        config = _dated(config, policy, trace)
         setup = setup_of(config, policy, cluster, trace.models)
         if config.window is not None:
             check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
@@ -118,6 +120,16 @@ def run_config(
                 failure.partial = result  # type: ignore[union-attr]
                 raise failure
             return result
+
+
+def _dated(config: RunConfig, policy: str | type[Scheduler] | None, trace: Trace) -> RunConfig:
+    """The settings with the date of the trace's zero, where a site has reservations and its policy asks for
+    it: their times are dates.
+    """
+    if config.site is None or not config.site.get("reservations"):
+        return config
+    epoch = epoch_of(policy or config.policy, source_of(trace).get("since_1970_s"))
+    return config.model_copy(update={"params": {**epoch, **config.params}})
 
 
 def _simulation(

@@ -17,7 +17,7 @@ from itertime.io import quoted
 
 from .policies import find_policy, parameters_of
 
-__all__ = ["changed_site", "closures_of", "document_of_site", "params_with_site", "with_site"]
+__all__ = ["changed_site", "closures_of", "document_of_site", "epoch_of", "params_with_site", "with_site"]
 
 Document = dict[str, Any]
 
@@ -51,6 +51,17 @@ def with_site(values: Mapping[str, Any]) -> dict[str, Any]:
     entries: Sequence[Any] = read_calendar(calendar) if isinstance(calendar, str) else calendar
     missing = [entry for entry in closures_of(document) if entry not in entries]
     return {**values, "site": document, "calendar": [*missing, *entries]}
+
+
+def epoch_of(policy: str | type[Scheduler], since_1970_s: float | None) -> dict[str, float]:
+    """The parameter of a policy that states when the clock of the trace shows 0, in seconds since 1970; empty
+    for a policy without it, and for a trace without dates.
+    """
+    if since_1970_s is None:
+        return {}
+    kind = find_policy(policy) if isinstance(policy, str) else policy
+    names = parameters_of(kind)  # type: ignore[arg-type]  # mypy looks for the hash of an instance
+    return {"epoch_s": since_1970_s} if "epoch_s" in names else {}
 
 
 def params_with_site(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clustersim.runs import RunConfig
 
 __all__ = [
+    "POLICY_OF_SITES",
     "Baseline",
     "ClusterShape",
     "Force",

@@ -152,6 +152,9 @@ def _left_out(files: SlurmFiles, settings: Settings) -> list[str]:
         said.append(
             "no associations were given, and priorities count fair shares; --assoc has the tree of shares"
         )
-    if "limits" in settings.AccountingStorageEnforce and None in (files.qos, files.assoc):
-        said.append("limits are enforced; --qos and --assoc state them")
+    if "limits" in settings.AccountingStorageEnforce:
+        missing = [
+            option for option, file in (("--qos", files.qos), ("--assoc", files.assoc)) if file is None
+        ]
+        said += [f"limits are enforced; {option} states some of them" for option in missing]
     return said
