@@ -95,8 +95,11 @@ class Slurm(Scheduler):
         if unknown:
             return f"the site has no partition {unknown[0]}"
         record = self._record(job, self._rules, {"": -1})
-        limits = Limits(self._rules)
-        reasons = [limits.never(record, name) for name in record.partitions]
+        limits, rules = Limits(self._rules), self._rules
+        reasons = [
+            rules.barred(name, record.account, record.qos, record.nodes) or limits.never(record, name)
+            for name in record.partitions
+        ]
         return reasons[0] if all(reasons) else ""
 
     def admit(self, job: JobView, state: State) -> bool:
@@ -257,6 +260,7 @@ class Slurm(Scheduler):
         partitions = tuple(name for name in job.partitions if name in rules.partitions)
         if self.site is None or not partitions:
             partitions = (rules.default_partition,)
+        qos = job.qos or rules.default_qos(job.account, job.user) or DEFAULT_QOS
         types = [gpu_type for gpu_type in job.start_types if gpu_type in pools] or list(pools)
         shapes = tuple(
             _shape(job, job.requested_on(name) if name else job.requested, pools[name], self._sizes(name))
@@ -272,7 +276,7 @@ class Slurm(Scheduler):
             partitions,
             job.account,
             job.user,
-            job.qos or rules.default_qos(job.account, job.user) or DEFAULT_QOS,
+            qos,
             job.cpus or 0.0,
             job.host_memory_gb or 0.0,
             job.nice,

@@ -153,8 +153,9 @@ class Controller:
             del self._ended_jobs[job]
             self._release(job, now)
             self._ended = self._changed = True
-        for job in [job for job in self.running if job.doomed_s <= now]:
+        for job in [job for job in self.running if job.doomed_s <= now and job not in self._ended_jobs]:
             self._preempt(job)
+            self._ended = True
         while self._priority_s <= now:
             self.priorities.recalculate(self.waiting, self.running, floor(self._priority_s))
             self._priority_s += max(1.0, self.rules.settings.PriorityCalcPeriod)
@@ -232,7 +233,8 @@ class Controller:
     def preemptable(self, job: JobRecord, partition: str, usable: int) -> Sequence[JobRecord]:
         if not self.preemption.enabled:
             return ()
-        return self.preemption.candidates(job, partition, self.running, usable, self.now)
+        running_jobs = [other for other in self.running if other not in self._ended_jobs]
+        return self.preemption.candidates(job, partition, running_jobs, usable, self.now)
 
     def outlook(self, now: float) -> Outlook:
         """Expected starts, by those of the last cycle if no job has started, ended or passed its limit."""
@@ -253,12 +255,15 @@ class Controller:
                 self._begin(job, partition, placement)
                 return True
             usable &= ~refused
+        if self.now < job.preempts_until_s:
+            return False
         candidates = self.preemptable(job, partition, usable)
         victims = self.preemption.victims(job, candidates, self.free, usable, weights) if candidates else None
         if victims is None:
             return False
         grace_s = max(self.preemption.grace_s(other) for other in victims.jobs)
         if grace_s:
+            job.preempts_until_s = self.now + grace_s
             for other in victims.jobs:
                 other.doomed_s = min(other.doomed_s, self.now + self.preemption.grace_s(other))
             return False

@@ -51,6 +51,7 @@ class JobRecord:
     | `limit_end_s` | when its time limit ends |
     | `completing` | whether it is being stopped at its time limit, and still holds its nodes |
     | `doomed_s` | when its grace time ends, after which it is preempted; infinite if it is not |
+    | `preempts_until_s` | until when it waits for the grace time of jobs that it preempts |
     """
 
     key: Hashable
@@ -82,6 +83,7 @@ class JobRecord:
     mask: int = 0
     completing: bool = False
     doomed_s: float = inf
+    preempts_until_s: float = -inf
 
     @property
     def nodes(self) -> int:

@@ -13,6 +13,9 @@ __all__ = ["DEFAULT_QOS", "ReservedNodes", "Rules"]
 DEFAULT_QOS = "normal"
 """The QOS of jobs that name none; slurmdbd creates it with the first cluster."""
 
+CLOSED = ("DOWN", "INACTIVE")
+"""States of a partition in which none of its jobs starts."""
+
 DEFAULT_PARAMETERS: Mapping[str, float] = {
     "batch_sched_delay": 3,
     "bf_interval": 30,
@@ -75,6 +78,7 @@ class Rules:
         bits = {name: 1 << number for name, number in numbers.items()}
         self.nodes_of = {
             name: sum(bits[node] for node in partition.nodes if node in bits and node in up_nodes)
+            * (partition.State.upper() not in CLOSED)
             for name, partition in site.partitions.items()
         }
         by_weight = sorted(site.nodes, key=lambda node: node.weight)
@@ -115,6 +119,21 @@ class Rules:
     def has(self, parameter: str) -> bool:
         """Whether SchedulerParameters has this flag."""
         return bool(self.parameters.get(parameter, False))
+
+    def barred(self, partition: str, account: str, qos: str, nodes: int) -> str:
+        """Why a partition takes no such job, by its AllowAccounts, DenyAccounts, AllowQos, DenyQos, MaxNodes
+        and MinNodes, in words; empty if it does.
+        """
+        rule = self.partitions[partition]
+        for name, kind, allowed, denied in (
+            (account, "account", rule.AllowAccounts, rule.DenyAccounts),
+            (qos, "QOS", rule.AllowQos, rule.DenyQos),
+        ):
+            if (allowed is not None and name not in allowed) or name in denied:
+                return f"partition {partition} is not for {kind} {name}"
+        if nodes < rule.MinNodes or (rule.MaxNodes is not None and nodes > rule.MaxNodes):
+            return f"partition {partition} takes no jobs of {nodes} nodes"
+        return ""
 
     def default_qos(self, account: str, user: str) -> str | None:
         """The DefaultQOS of the association of a user, or of the account."""

@@ -117,7 +117,8 @@ def starts(policy: Slurm, nodes: int, jobs: Mapping[str, Mapping[str, Any]]) -> 
 
 
 LIMITED = {"AccountingStorageEnforce": ("limits",)}
-BOTH_NODES = ("n0", "n1")
+NODES = ("n0", "n1", "n2", "n3")
+BOTH_NODES = NODES[:2]
 CASES: list[tuple[str, SlurmSite | None, dict[str, dict[str, Any]], dict[str, float | None]]] = [
     # A plan takes whole nodes: the job of 1 GPU beside those of `a` would outlast the start of `b`.
     ("plans take whole nodes", site(1), {
@@ -142,6 +143,15 @@ CASES: list[tuple[str, SlurmSite | None, dict[str, dict[str, Any]], dict[str, fl
     ("a job of more than its limit is declined", site(settings=LIMITED, qos={
         "normal": Qos(limits={"MaxTRESPerUser": {"gres/gpu": 8.0}}),
     }), {"a": {}, "b": {"gpus": 16}}, {"a": 0, "b": None}),
+    ("a job for which no partition is open is declined", site(partitions={
+        "gpu": Partition(NODES, Default=True, AllowQos=("high",)),
+    }), {"a": {}, "b": {"qos": "high"}}, {"a": None, "b": 0}),
+    ("a higher tier preempts, after the grace time", site(2, partitions={
+        "gpu": Partition(BOTH_NODES, Default=True, GraceTime=20.0),
+        "urgent": Partition(BOTH_NODES, PriorityTier=10),
+    }, settings={"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"}), {
+        "a": {"gpus": 16}, "b": {"submit_s": 10.0, "partition": "urgent"},
+    }, {"a": 0, "b": 31}),
     ("jobs that would run into a reservation wait", site(2, reservations=(
         SiteReservation("r", 50.0, 80.0, ("n0",)),
     )), {"a": {}, "b": {"submit_s": 1.0}, "c": {"submit_s": 2.0, "duration_s": 30.0, "estimate_s": 30.0}},
