@@ -345,7 +345,7 @@ def _shape(job: JobView, gpus: int, pool: int, sizes: list[int]) -> Shape:
 def _ever_fits(shape: Shape, cluster: Cluster, mask: int) -> bool:
     """Whether a job has a place on these nodes, were all of them free."""
     sizes = [cluster.size_of(node) for node in nodes_in(mask & shape.pool)]
-    whole = sum(size >= shape.gpus for size in sizes)
+    large_nodes = sum(size >= shape.gpus for size in sizes)
     if shape.last_gpus == shape.gpus:
-        return whole >= shape.nodes
-    return whole >= shape.nodes - 1 and sum(size >= shape.last_gpus for size in sizes) >= shape.nodes
+        return large_nodes >= shape.nodes
+    return large_nodes >= shape.nodes - 1 and sum(size >= shape.last_gpus for size in sizes) >= shape.nodes

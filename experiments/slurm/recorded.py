@@ -103,20 +103,20 @@ def nodes_of_text(text: str) -> tuple[int, ...]:
     listed = text[2:-1] if "[" in text else text[1:]
     numbers: list[int] = []
     for span in listed.split(","):
-        first, _, last = span.partition("-")
-        numbers += range(int(first) - 1, int(last or first))
+        lowest, _, highest = span.partition("-")
+        numbers += range(int(lowest) - 1, int(highest or lowest))
     return tuple(numbers)
 
 
 def _jobs(folder: Path, epoch_s: float, began_s: float) -> Iterator[RecordedJob]:
     """`began_s`: when the first job was due, on the clock that shows 0 at `epoch_s`."""
     submitted = {row["job_id"]: row for row in csv.DictReader((folder / "submitted.csv").open())}
-    stated = {row["name"]: row for row in csv.DictReader((folder / "jobs.csv").open())}
+    requests = {row["name"]: row for row in csv.DictReader((folder / "jobs.csv").open())}
     rows = defaultdict(list)
     for row in csv.DictReader((folder / "sacct-duplicates.txt").open(), delimiter="|"):
         rows[row["JobID"]].append(row)
     for job_id, attempts in rows.items():
-        request = stated[attempts[-1]["JobName"]]
+        request = requests[attempts[-1]["JobName"]]
         array_id, _, task = job_id.partition("_")
         gpus = int(request["gpus"])
         runs = tuple(
@@ -258,5 +258,5 @@ def _settings(folder: Path) -> Settings:
 def _clock(text: str) -> float:
     """Seconds of `[days-]hours:minutes:seconds`."""
     days, _, clock = text.rpartition("-")
-    hours, minutes, rest = map(int, clock.split(":"))
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60.0 + rest
+    hours, minutes, remainder_s = map(int, clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60.0 + remainder_s

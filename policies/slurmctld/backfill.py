@@ -61,12 +61,12 @@ class NodeSpace:
         """
         times, free, later_s, open_nodes = self.times, self.free, inf, nodes
         for place in range(self._span_at(start_s), len(free)):
-            here = open_nodes & free[place]
-            if later_s == inf and place + 1 < len(free) and nodes & free[place + 1] & ~here:
+            free_nodes = open_nodes & free[place]
+            if later_s == inf and place + 1 < len(free) and nodes & free[place + 1] & ~free_nodes:
                 later_s = times[place + 1]
             if times[place] > end_s:
                 break
-            open_nodes = here
+            open_nodes = free_nodes
         return open_nodes, later_s
 
     def overlaps(self, nodes: int, start_s: float, end_s: float) -> bool:
@@ -82,8 +82,8 @@ class NodeSpace:
         """Plan `nodes` from `start_s` to `end_s`."""
         start_s, end_s = max(start_s, self.times[0]), min(end_s, self.times[-1])
         if start_s < end_s:
-            first, last = self._cut(start_s), self._cut(end_s)
-            for place in range(first, last):
+            begin_place, end_place = self._cut(start_s), self._cut(end_s)
+            for place in range(begin_place, end_place):
                 self.free[place] &= ~nodes
 
     def _span_at(self, time_s: float) -> int:
@@ -117,8 +117,8 @@ class _Counts:
             "bf_max_job_user_part": ("both", job.user, partition),
         }
         for parameter, key in keys.items():
-            most = self._rules.number(parameter)
-            if most and self._tested[key] >= most:
+            limit = self._rules.number(parameter)
+            if limit and self._tested[key] >= limit:
                 return True
         self._tested.update(keys.values())
         return False
@@ -191,15 +191,15 @@ class _Search:
         for _ in range(MOST_TRIES):
             asked_s = later_s
             usable, later_s = self._usable(asked_s)
-            found = None
+            expected = None
             if usable.bit_count() >= job.nodes:
                 preemptable = self.controller.preemptable(job, self.partition, usable)
-                found = self.outlook.start_of(job, usable, preemptable)
-            if found is None:
+                expected = self.outlook.start_of(job, usable, preemptable)
+            if expected is None:
                 if later_s == inf or now_only:
                     return None
                 continue
-            start_s, placement = max(found[0], asked_s), found[1]
+            start_s, placement = max(expected[0], asked_s), expected[1]
             if start_s <= now:
                 if self.controller.start_now(job, self.partition, usable):
                     return Plan(job, self.partition, now, now + job.limit_s, placement)

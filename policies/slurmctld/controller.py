@@ -233,7 +233,7 @@ class Controller:
     def preemptable(self, job: JobRecord, partition: str, usable: int) -> Sequence[JobRecord]:
         if not self.preemption.enabled:
             return ()
-        running_jobs = [other for other in self.running if other not in self._ended_jobs]
+        running_jobs = [running_job for running_job in self.running if running_job not in self._ended_jobs]
         return self.preemption.candidates(job, partition, running_jobs, usable, self.now)
 
     def outlook(self, now: float) -> Outlook:
@@ -261,14 +261,14 @@ class Controller:
         victims = self.preemption.victims(job, candidates, self.free, usable, weights) if candidates else None
         if victims is None:
             return False
-        grace_s = max(self.preemption.grace_s(other) for other in victims.jobs)
+        grace_s = max(self.preemption.grace_s(victim) for victim in victims.jobs)
         if grace_s:
             job.preempts_until_s = self.now + grace_s
-            for other in victims.jobs:
-                other.doomed_s = min(other.doomed_s, self.now + self.preemption.grace_s(other))
+            for victim in victims.jobs:
+                victim.doomed_s = min(victim.doomed_s, self.now + self.preemption.grace_s(victim))
             return False
-        for other in victims.jobs:
-            self._preempt(other)
+        for victim in victims.jobs:
+            self._preempt(victim)
         if self.host.start(job, victims.placement):
             return False
         self._begin(job, partition, victims.placement)
@@ -304,7 +304,7 @@ class Controller:
 def _tick_at(time_s: float, phase_s: float, period_s: float) -> float:
     """The first tick of a timer at or after a time."""
     ticks = (time_s - phase_s) / period_s
-    whole = floor(ticks)
-    if ticks - whole > 1e-9:
-        whole += 1
-    return phase_s + whole * period_s
+    count = floor(ticks)
+    if ticks - count > 1e-9:
+        count += 1
+    return phase_s + count * period_s

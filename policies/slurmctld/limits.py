@@ -38,8 +38,8 @@ class Limits:
 
     def __init__(self, rules: Rules):
         self._rules = rules
-        stated = {word.lower() for word in rules.settings.AccountingStorageEnforce}
-        self._enforced = bool(stated & ENFORCED)
+        words = {word.lower() for word in rules.settings.AccountingStorageEnforce}
+        self._enforced = bool(words & ENFORCED)
         self._above = {entry.account: entry.parent for entry in rules.associations if not entry.user}
         self._of_account = {entry.account: entry.limits for entry in rules.associations if not entry.user}
         self._of_user = {
@@ -127,9 +127,9 @@ class Limits:
 
     def _inherited(self, job: JobRecord, limit: str) -> object:
         """A `Max` limit of the user's association: its own, or that of the nearest account above it."""
-        stated = self._of_user.get((job.account, job.user), {})
-        if limit in stated:
-            return stated[limit]
+        own_limits = self._of_user.get((job.account, job.user), {})
+        if limit in own_limits:
+            return own_limits[limit]
         for account in self._accounts(job):
             if limit in self._of_account.get(account, {}):
                 return self._of_account[account][limit]
@@ -148,11 +148,11 @@ class Limits:
             "MaxJobsPerAccount": "MaxJobsPerAccount",
         }
         stated_by_qos = set()
-        for limit, (kind, *rest) in who.items():
-            found = self._of_qos(job, partition, limit)
-            if found is not None:
+        for limit, (kind, *key) in who.items():
+            of_qos = self._of_qos(job, partition, limit)
+            if of_qos is not None:
                 stated_by_qos.add(limit)
-                if self._jobs[(kind, found[0], *rest)] + 1 > _number(found[1]):
+                if self._jobs[(kind, of_qos[0], *key)] + 1 > _number(of_qos[1]):
                     yield reasons[limit]
         wall = self._of_qos(job, partition, "MaxWall")
         if wall is not None:
@@ -161,8 +161,8 @@ class Limits:
         elif job.limit_s > _number(self._inherited(job, "MaxWall")):
             yield "AssocMaxWallDurationPerJobLimit"
         if "MaxJobsPerUser" not in stated_by_qos:
-            most = _number(self._inherited(job, "MaxJobs"))
-            if self._jobs["user", job.account, job.user] + 1 > most:
+            allowed = _number(self._inherited(job, "MaxJobs"))
+            if self._jobs["user", job.account, job.user] + 1 > allowed:
                 yield "AssocMaxJobsLimit"
         if "GrpJobs" not in stated_by_qos:
             for group, limits in self._associations(job):
@@ -179,30 +179,30 @@ class Limits:
         """Limits on resources."""
         requested = resources_of(job)
         nothing: Counter[str] = Counter()
-        stated = set()
-        for limit, kind, rest, reason in (
+        limited_by_qos = set()
+        for limit, kind, key, reason in (
             ("GrpTRES", "qos", (), "QOSGrp{}"),
             ("MaxTRES", "", (), "QOSMax{}PerJob"),
             ("MaxTRESPerAccount", "qos-account", (job.account,), "QOSMax{}PerAccount"),
             ("MaxTRESPerUser", "qos-user", (job.user,), "QOSMax{}PerUser"),
         ):
-            found = self._of_qos(job, partition, limit)
-            if found is None:
+            of_qos = self._of_qos(job, partition, limit)
+            if of_qos is None:
                 continue
-            held = self._held.get((kind, found[0], *rest), nothing) if kind else nothing
-            for tres, most in _amounts(found[1]):
-                stated.add((limit, tres))
-                if held[tres] + requested.get(tres, 0.0) > most and requested.get(tres, 0.0):
+            held = self._held.get((kind, of_qos[0], *key), nothing) if kind else nothing
+            for tres, allowed in _amounts(of_qos[1]):
+                limited_by_qos.add((limit, tres))
+                if held[tres] + requested.get(tres, 0.0) > allowed and requested.get(tres, 0.0):
                     yield _resource_reason(reason, tres)
-        for tres, most in _amounts(self._inherited(job, "MaxTRES")):
-            if ("MaxTRES", tres) not in stated and requested.get(tres, 0.0) > most:
+        for tres, allowed in _amounts(self._inherited(job, "MaxTRES")):
+            if ("MaxTRES", tres) not in limited_by_qos and requested.get(tres, 0.0) > allowed:
                 yield _resource_reason("AssocMax{}PerJob", tres)
         for group, limits in self._associations(job):
             held = self._held.get(group, nothing)
-            for tres, most in _amounts(limits.get("GrpTRES")):
-                if ("GrpTRES", tres) in stated or not requested.get(tres, 0.0):
+            for tres, allowed in _amounts(limits.get("GrpTRES")):
+                if ("GrpTRES", tres) in limited_by_qos or not requested.get(tres, 0.0):
                     continue
-                if held[tres] + requested[tres] > most:
+                if held[tres] + requested[tres] > allowed:
                     yield _resource_reason("AssocGrp{}", tres)
             yield from self._run_seconds(job, group, limits, now)
 
@@ -210,13 +210,13 @@ class Limits:
         self, job: JobRecord, group: tuple[str, ...], limits: Mapping[str, object], now: float
     ) -> Iterator[str]:
         """GrpTRESRunMins: what running jobs may still use by their time limits."""
-        for tres, most in _amounts(limits.get("GrpTRESRunMins")):
+        for tres, allowed in _amounts(limits.get("GrpTRESRunMins")):
             running_s = sum(
-                resources_of(other).get(tres, 0.0) * max(0.0, other.limit_end_s - now)
-                for other, groups in self._running.items()
+                resources_of(running_job).get(tres, 0.0) * max(0.0, running_job.limit_end_s - now)
+                for running_job, groups in self._running.items()
                 if group in groups
             )
-            if running_s + resources_of(job).get(tres, 0.0) * job.limit_s > most:
+            if running_s + resources_of(job).get(tres, 0.0) * job.limit_s > allowed:
                 yield _resource_reason("AssocGrp{}RunMinutes", tres)
 
 

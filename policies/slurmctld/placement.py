@@ -89,10 +89,10 @@ def _place_shape(
     if job.cpus and free.cpus:
         with_room = free.with_cores(with_room, job.cpus / shape.nodes)
     even = shape.last_gpus == shape.gpus
-    wanted = shape.nodes if even else shape.nodes - 1
-    if with_room.bit_count() < wanted:
+    count = shape.nodes if even else shape.nodes - 1
+    if with_room.bit_count() < count:
         return None
-    nodes = _least_loaded(with_room, wanted, free) if least_loaded else _in_runs(with_room, wanted, weights)
+    nodes = _least_loaded(with_room, count, free) if least_loaded else _in_runs(with_room, count, weights)
     placement = [(node, shape.gpus) for node in nodes_in(nodes)]
     if not even:
         with_room = usable & free.with_room(shape.last_gpus) & ~nodes
@@ -115,43 +115,43 @@ def runs_of(nodes: int) -> list[tuple[int, int]]:
     while nodes:
         low = nodes & -nodes
         carried = nodes + low
-        first = low.bit_length() - 1
-        runs.append((first, (carried & -carried).bit_length() - 1 - first))
+        start = low.bit_length() - 1
+        runs.append((start, (carried & -carried).bit_length() - 1 - start))
         nodes &= carried
     return runs
 
 
-def _in_runs(nodes: int, wanted: int, weights: Sequence[int]) -> int:
-    """`wanted` of these nodes. Nodes of a lower weight come first, even if they do not suffice."""
+def _in_runs(nodes: int, missing: int, weights: Sequence[int]) -> int:
+    """`missing` of these nodes. Nodes of a lower weight come first, even if they do not suffice."""
     chosen_nodes = 0
     for weight_nodes in weights:
         runs = runs_of(nodes & weight_nodes)
-        while runs and wanted:
-            run = _best_run(runs, wanted)
-            first, length = run
-            length = min(length, wanted)
-            chosen_nodes |= ((1 << length) - 1) << first
-            wanted -= length
+        while runs and missing:
+            run = _best_run(runs, missing)
+            start, length = run
+            length = min(length, missing)
+            chosen_nodes |= ((1 << length) - 1) << start
+            missing -= length
             runs.remove(run)
-        if not wanted:
+        if not missing:
             break
     return chosen_nodes
 
 
-def _best_run(runs: Sequence[tuple[int, int]], wanted: int) -> tuple[int, int]:
-    """The smallest run with at least `wanted` nodes, or else the largest; the first one among equals."""
+def _best_run(runs: Sequence[tuple[int, int]], missing: int) -> tuple[int, int]:
+    """The smallest run with at least `missing` nodes, or else the largest; the first one among equals."""
     best_run = runs[0]
     for run in runs[1:]:
         length, best_length = run[1], best_run[1]
-        if length >= wanted:
-            better = best_length < wanted or length < best_length
+        if length >= missing:
+            better = best_length < missing or length < best_length
         else:
-            better = best_length < wanted and length > best_length
+            better = best_length < missing and length > best_length
         if better:
             best_run = run
     return best_run
 
 
-def _least_loaded(nodes: int, wanted: int, free: FreeNodes) -> int:
+def _least_loaded(nodes: int, missing: int, free: FreeNodes) -> int:
     by_load = sorted(nodes_in(nodes), key=lambda node: (-free.gpus[node], node))
-    return sum(1 << node for node in by_load[:wanted])
+    return sum(1 << node for node in by_load[:missing])

@@ -48,10 +48,10 @@ class Preemption:
     def mode(self, job: JobRecord) -> str:
         """What becomes of a preempted job: REQUEUE, CANCEL, or a mode that preempts nothing here."""
         if self._by_qos:
-            stated = self._rules.qos_of(job.qos).PreemptMode
+            mode = self._rules.qos_of(job.qos).PreemptMode
         else:
-            stated = self._rules.partitions[job.partition].PreemptMode
-        mode = _plain_mode(stated or self._rules.settings.PreemptMode)
+            mode = self._rules.partitions[job.partition].PreemptMode
+        mode = _plain_mode(mode or self._rules.settings.PreemptMode)
         return "CANCEL" if mode == "REQUEUE" and not job.requeues else mode
 
     def grace_s(self, job: JobRecord) -> float:
@@ -68,17 +68,18 @@ class Preemption:
         if not self.enabled:
             return []
         eligible_jobs = [
-            other
-            for other in running_jobs
-            if other.mask & usable
-            and self._may_preempt(job, partition, other)
-            and self.mode(other) in MODES
-            and now - other.start_s >= self._exempt_s(other)
+            candidate
+            for candidate in running_jobs
+            if candidate.mask & usable
+            and self._may_preempt(job, partition, candidate)
+            and self.mode(candidate) in MODES
+            and now - candidate.start_s >= self._exempt_s(candidate)
         ]
         if self._youngest_first:
-            return sorted(eligible_jobs, key=lambda other: (-other.start_s, other.order))
+            return sorted(eligible_jobs, key=lambda candidate: (-candidate.start_s, candidate.order))
         return sorted(
-            eligible_jobs, key=lambda other: (self._rank(other), other.mask.bit_count(), other.order)
+            eligible_jobs,
+            key=lambda candidate: (self._rank(candidate), candidate.mask.bit_count(), candidate.order),
         )
 
     def victims(
@@ -98,42 +99,47 @@ class Preemption:
         order = list(candidates)
         passes = 0
         while True:
-            last, placement = _first_room(job, order, free, usable, weights)
+            place_in_order, placement = _first_room(job, order, free, usable, weights)
             if placement is None:
                 return None
             place_mask = sum(1 << node for node, _ in placement)
             passes += 1
             if passes > self._reorders + 1 or len(order) <= passes:
                 return Victims(
-                    placement, tuple(other for other in order[: last + 1] if other.mask & place_mask)
+                    placement,
+                    tuple(
+                        candidate for candidate in order[: place_in_order + 1] if candidate.mask & place_mask
+                    ),
                 )
-            last_job = order[last]
+            last_job = order[place_in_order]
             if self._strict:
-                order.insert(0, order.pop(last))
+                order.insert(0, order.pop(place_in_order))
                 continue
-            overlap = {other: (other.mask & place_mask).bit_count() for other in order[:last]}
+            overlap = {
+                candidate: (candidate.mask & place_mask).bit_count() for candidate in order[:place_in_order]
+            }
             overlap[last_job] = len(order) + self._rules.all_nodes
-            order.sort(key=lambda other: -overlap.get(other, 0))
+            order.sort(key=lambda candidate: -overlap.get(candidate, 0))
 
-    def _may_preempt(self, job: JobRecord, partition: str, other: JobRecord) -> bool:
+    def _may_preempt(self, job: JobRecord, partition: str, candidate: JobRecord) -> bool:
         if self._by_qos:
-            return other.qos in self._rules.qos_of(job.qos).Preempt
+            return candidate.qos in self._rules.qos_of(job.qos).Preempt
         partitions = self._rules.partitions
-        return partitions[other.partition].PriorityTier < partitions[partition].PriorityTier
+        return partitions[candidate.partition].PriorityTier < partitions[partition].PriorityTier
 
-    def _rank(self, other: JobRecord) -> int:
+    def _rank(self, candidate: JobRecord) -> int:
         if self._by_qos:
-            return self._rules.qos_of(other.qos).Priority
-        return self._rules.partitions[other.partition].PriorityTier
+            return self._rules.qos_of(candidate.qos).Priority
+        return self._rules.partitions[candidate.partition].PriorityTier
 
-    def _exempt_s(self, other: JobRecord) -> float:
-        stated = self._rules.qos_of(other.qos).PreemptExemptTime
-        return self._rules.settings.PreemptExemptTime if stated is None else stated
+    def _exempt_s(self, candidate: JobRecord) -> float:
+        exempt_s = self._rules.qos_of(candidate.qos).PreemptExemptTime
+        return self._rules.settings.PreemptExemptTime if exempt_s is None else exempt_s
 
 
-def _plain_mode(stated: str) -> str:
+def _plain_mode(modes: str) -> str:
     """A mode without GANG, which may stand beside it."""
-    words = [word.strip().upper() for word in stated.split(",")]
+    words = [word.strip().upper() for word in modes.split(",")]
     return next((word for word in words if word != "GANG"), "OFF")
 
 
@@ -141,10 +147,10 @@ def _first_room(
     job: JobRecord, order: Sequence[JobRecord], free: FreeNodes, usable: int, weights: Sequence[int]
 ) -> tuple[int, Placement | None]:
     """How far down the order jobs have to be left out until `job` has a place, and that place."""
-    left = free.copy()
-    for last, other in enumerate(order):
-        left.release(other)
-        placement = place(job, left, usable, weights)
+    free_without = free.copy()
+    for place_in_order, candidate in enumerate(order):
+        free_without.release(candidate)
+        placement = place(job, free_without, usable, weights)
         if placement is not None:
-            return last, placement
+            return place_in_order, placement
     return len(order), None

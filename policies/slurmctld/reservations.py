@@ -40,8 +40,8 @@ class Reservations:
         if job.reservation is not None:
             entry = next((entry for entry in self._entries if entry.rule.name == job.reservation), None)
             if entry is not None:
-                within = entry.start_s <= start_s and end_s <= entry.end_s and now >= entry.known_s
-                return (nodes & entry.nodes if within else 0), inf
+                is_open = entry.start_s <= start_s and end_s <= entry.end_s and now >= entry.known_s
+                return (nodes & entry.nodes if is_open else 0), inf
         freed_s = inf
         for entry in self._entries:
             if now >= entry.known_s and start_s < entry.end_s and end_s > entry.start_s:
