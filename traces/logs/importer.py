@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,8 @@ def import_log(
         sha256 = opened.sha256()
     log = stating_host(log) if options.host else log
     log, profile_report = _with_profiles(with_parts(log) if options.gpu_fractions else log, options)
-    jobs, report = convert(log, maker, seed, selection or Selection())
+    rows, log = list(log.jobs), replace(log, jobs=())
+    jobs, report = _converted(log, rows, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
         "input": {"file": Path(path).name, "sha256": sha256, "columns": list(log.columns)},
@@ -185,32 +187,49 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
     purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
     selection is empty, TableError if it holds no usable job.
     """
-    going = {job.job_id for job in log.jobs if job.duration_s is None}
-    log = settled(log)
-    if not log.jobs:
+    return _converted(replace(log, jobs=()), list(log.jobs), maker, seed, selection)
+
+
+def _converted(
+    log: Log, rows: list[LoggedJob], maker: WorkMaker | None, seed: int, selection: Selection
+) -> tuple[list[Job], Report]:
+    """`convert` of a log without its jobs, which are `rows`. The list is emptied, so that a log of a million
+    jobs is in memory once and not twice.
+    """
+    going = {job.job_id for job in rows if job.duration_s is None}
+    log = settled(replace(log, jobs=tuple(rows)))
+    rows[:], log = log.jobs, replace(log, jobs=())
+    if not rows:
         raise TableError(f"no job can be imported; line {log.dropped[0].line}: {log.dropped[0].reason}")
-    rows = sorted(log.jobs, key=lambda row: submission_key(row.submit_s, row.job_id))
+    rows.sort(key=lambda row: submission_key(row.submit_s, row.job_id))
     window_rows = _window(rows, selection)
     selected_rows = window_rows[: selection.limit]
-    works = _works(rows, selected_rows, maker, seed)
-    factors = _deadline_factors(log, maker, seed)
-    works, jobs_by_row = _readable(rows, works, factors, selection.time_scale)
-    dropped = [*log.dropped, *(w for w in works.values() if isinstance(w, Dropped))]
-    dropped.sort(key=lambda row: row.line)
-    done = {i: work for i, work in works.items() if not isinstance(work, Dropped)}
-    if not done:
-        raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
-    clock = _TraceClock(rows[next(iter(done))].submit_s, selection.time_scale)
-    if next(iter(done)) not in jobs_by_row:  # the clock that it was made with is another one
-        jobs_by_row = {i: _job(rows[i], work, clock, factors[i]) for i, work in done.items()}
-    jobs = [jobs_by_row[i] for i in done]
-    parts = sum(rows[i].part_of_gpu for i in done)
-    held_gpu_s = _held_gpu_seconds([rows[i] for i in done]) if parts else None
     left_out = {"window": len(rows) - len(window_rows), "limit": len(window_rows) - len(selected_rows)}
-    report = {
+    works = _works(rows, selected_rows, maker, seed) if maker else {}
+    factors = _deadline_factors(log, maker, seed, len(rows))
+    dropped, jobs, totals = list(log.dropped), list[Job](), _Totals(going)
+    clock: _TraceClock | None = None  # it starts with the first job that a trace can hold
+    for i in selected_rows:
+        row, work = rows[i], works.get(i)
+        rows[i] = _FREED
+        if isinstance(work, Dropped):
+            dropped.append(work)
+            continue
+        row_clock = clock or _TraceClock(row.submit_s, selection.time_scale)
+        job = _job(row, work, row_clock, factors[i] if factors else None)
+        if reason := unreadable(job):
+            dropped.append(Dropped(row.line, row.job_id, *reason))
+            continue
+        clock = row_clock
+        jobs.append(job)
+        totals.add(row, work)
+    dropped.sort(key=lambda row: row.line)
+    if clock is None:
+        raise TableError(f"no job can be imported; line {dropped[0].line}: {dropped[0].reason}")
+    return jobs, {
         "counts": _counts(log, jobs, dropped, left_out),
-        "parts_of_gpus": parts,
-        "held_gpu_seconds": held_gpu_s,
+        "parts_of_gpus": totals.parts,
+        "held_gpu_seconds": totals.held_gpu_s,
         "clock": {"shift_s": clock.zero_s, "time_scale": clock.scale},
         "selection": _plain(selection),
         "demand": demand(jobs),
@@ -218,58 +237,84 @@ def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) 
         "warnings": list(log.warnings),
         "assumptions": [
             *log.assumptions,
-            *_of_parts(parts, held_gpu_s),
-            *_of_holds(rows, done),
+            *_of_parts(totals.parts, totals.held_gpu_s),
+            *_of_holds(totals.held_back_s),
             *_assumptions(log, maker.rules if maker else None),
         ],
-        "choices": _choices(rows, done),
-        "gpu_hours": _gpu_hours([rows[i] for i in done], dropped, going),
+        "choices": totals.choices(),
+        "gpu_hours": totals.gpu_hours(dropped),
         "dropped_by_reason": dict(Counter(row.kind or row.reason for row in dropped).most_common()),
         "dropped": [{"line": row.line, "job_id": row.job_id, "reason": row.reason} for row in dropped],
     }
-    return jobs, report
 
 
-def _gpu_hours(rows: list[LoggedJob], dropped: list[Dropped], going: set[str]) -> Report:
-    """GPU-hours of the log: of all runs, by how they ended; of runs after which the job was started again, by
-    why; of dropped rows that state them, by reason; and the hours that jobs were held back before they were
-    eligible to start. Of jobs that have not ended (`going`), only earlier runs count.
-    """
-    by_end, again, lost = (defaultdict[str, float](float) for _ in range(3))
-    held_s = 0.0
-    for row in rows:
-        if row.eligible_s is not None:
-            held_s += row.eligible_s - row.submit_s
+_FREED: Any = None
+"""What stands in a list of rows for one that is a job now."""
+
+
+class _Totals:
+    """What a report says of all jobs that remain, from their rows. `going`: jobs that have not ended."""
+
+    def __init__(self, going: set[str]):
+        self.parts = 0
+        self.held_back_s = array("d")
+        self._going = going
+        self._lacks_share = False
+        self._held_gpu_s = array("d")
+        self._by_end, self._again = defaultdict[str, float](float), defaultdict[str, float](float)
+        self._choices = Counter[tuple[Any, ...]]()
+
+    def add(self, row: LoggedJob, work: Work | None) -> None:
+        """Count the row of a job."""
+        if row.part_of_gpu:
+            self.parts += 1
+            self._lacks_share |= row.held_gpus is None
+        self._held_gpu_s.append((row.held_gpus or row.gpus) * row.run_s)
+        if row.eligible_s is not None and row.eligible_s > row.submit_s:
+            self.held_back_s.append(row.eligible_s - row.submit_s)
         for attempt in row.attempts[:-1]:
-            again[attempt.state] += row.gpus * attempt.run_s
-        if row.job_id not in going:
+            self._again[attempt.state] += row.gpus * attempt.run_s
+        if row.job_id not in self._going:
             last_s = row.attempts[-1].run_s if row.attempts else row.run_s
-            by_end[row.state or "not stated"] += row.gpus * last_s
-    for line in dropped:
-        if line.gpu_s:
+            self._by_end[row.state or "not stated"] += row.gpus * last_s
+        if work is not None:
+            choice = (row.gpus, work.model, work.global_batch, work.gpus, work.iteration_s)
+            self._choices[choice] += 1
+
+    @property
+    def held_gpu_s(self) -> float | None:
+        """GPU-seconds with parts of GPUs; None without parts, or where the log does not state them all."""
+        return None if not self.parts or self._lacks_share else math.fsum(self._held_gpu_s)
+
+    def choices(self) -> list[Report]:
+        """The number of jobs with each kind of work, by logged GPU count."""
+        names = ("logged_gpus", "model", "global_batch", "gpus", "iteration_s")
+        counts = sorted(self._choices.items())
+        return [dict(zip(names, key, strict=True)) | {"jobs": n} for key, n in counts]
+
+    def gpu_hours(self, dropped: list[Dropped]) -> Report:
+        """GPU-hours of the log: of all runs, by how they ended; of runs after which the job was started
+        again, by why; of dropped rows that state them, by reason; and the hours that jobs were held back
+        before they were eligible to start. Of jobs that have not ended, only earlier runs count.
+        """
+        by_end, lost = dict(self._by_end), defaultdict[str, float](float)
+        for state, gpu_s in self._again.items():
+            by_end[state] = by_end.get(state, 0.0) + gpu_s
+        for line in dropped:
             lost[line.kind or line.reason] += line.gpu_s
-    for state, gpu_s in again.items():
-        by_end[state] += gpu_s
-    return {
-        "all": math.fsum(by_end.values()) / 3600,
-        "by_end": _hours(by_end),
-        "started_again": _hours(again),
-        "dropped": _hours(lost),
-        "held_back_h": held_s / 3600,
-    }
+        return {
+            "all": math.fsum(by_end.values()) / 3600,
+            "by_end": _hours(by_end),
+            "started_again": _hours(self._again),
+            "dropped": _hours(lost),
+            "held_back_h": math.fsum(self.held_back_s) / 3600,
+        }
 
 
 def _hours(gpu_seconds: Mapping[str, float]) -> dict[str, float]:
     """Hours by name, the most first."""
     ordered = sorted(gpu_seconds.items(), key=lambda item: (-item[1], item[0]))
     return {name: value / 3600 for name, value in ordered if value}
-
-
-def _held_gpu_seconds(rows: list[LoggedJob]) -> float | None:
-    """GPU-seconds of the log with its parts of GPUs; None if it does not state them of every such job."""
-    if any(row.part_of_gpu and row.held_gpus is None for row in rows):
-        return None
-    return math.fsum((row.held_gpus or row.gpus) * row.run_s for row in rows)
 
 
 def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
@@ -279,19 +324,15 @@ def _of_parts(jobs: int, held_gpu_s: float | None) -> list[str]:
     return [f"{jobs:,} jobs held {problem}, and {remedy}{held}"] if jobs else []
 
 
-def _of_holds(rows: list[LoggedJob], works: Mapping[int, object]) -> list[str]:
+def _of_holds(held_s: Sequence[float]) -> list[str]:
     """How long jobs were held back before they were eligible to start, if they were."""
-    held_s = [
-        eligible_s - rows[i].submit_s
-        for i in works
-        if (eligible_s := rows[i].eligible_s) is not None and eligible_s > rows[i].submit_s
-    ]
     if not held_s:
         return []
+    hours = math.fsum(held_s) / 3600
     reasons = "dependencies, limits of arrays, begin times, requeues"
     return [
-        f"{len(held_s):,} jobs were held back {math.fsum(held_s) / 3600:,.2f} h in all before they were "
-        f"eligible ({reasons}): waits count from then"
+        f"{len(held_s):,} jobs were held back {hours:,.2f} h in all before they were eligible ({reasons}): "
+        "waits count from then"
     ]
 
 
@@ -330,13 +371,11 @@ class _TraceClock:
 
 
 def _works(
-    rows: list[LoggedJob], selected_rows: list[int], maker: WorkMaker | None, seed: int
-) -> dict[int, Work | Dropped | None]:
-    """For each kept row its work under the rules, or why it has none; None without rules."""
-    if maker is None:
-        return dict.fromkeys(selected_rows)
+    rows: list[LoggedJob], selected_rows: Sequence[int], maker: WorkMaker, seed: int
+) -> dict[int, Work | Dropped]:
+    """For each kept row its work under the rules, or why it has none."""
     uniform = stream(seed, "models").random(len(rows))
-    works: dict[int, Work | Dropped | None] = {}
+    works: dict[int, Work | Dropped] = {}
     for i in selected_rows:
         row = rows[i]
         if row.duration_s is None:
@@ -347,36 +386,12 @@ def _works(
     return works
 
 
-def _readable(
-    rows: list[LoggedJob],
-    works: dict[int, Work | Dropped | None],
-    factors: list[float | None],
-    time_scale: float,
-) -> tuple[dict[int, Work | Dropped | None], dict[int, Job]]:
-    """The works, those dropped whose job the native trace could not hold; and the jobs, if the first is one.
-
-    The trace's clock starts with the first job that remains, so a job whose times fit once remains in.
+def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int, count: int) -> list[float | None]:
+    """The rules' deadlines, as multiples of run times; a log that states deadlines keeps its own. Empty
+    without any.
     """
-    first_row = next((i for i, work in works.items() if not isinstance(work, Dropped)), None)
-    if first_row is None:
-        return works, {}
-    clock = _TraceClock(rows[first_row].submit_s, time_scale)
-    checked, jobs = dict(works), dict[int, Job]()
-    for i, work in works.items():
-        if isinstance(work, Dropped):
-            continue
-        job = _job(rows[i], work, clock, factors[i])
-        if reason := unreadable(job):
-            checked[i] = Dropped(rows[i].line, rows[i].job_id, *reason)
-        else:
-            jobs[i] = job
-    return checked, jobs if first_row in jobs else {}
-
-
-def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int) -> list[float | None]:
-    """The rules' deadlines, as multiples of run times; a log that states deadlines keeps its own."""
     drawn = maker.rules.deadlines if maker and not log.states_deadlines else None
-    return list(deadline_factors(drawn, seed, len(log.jobs)))
+    return [] if drawn is None else list(deadline_factors(drawn, seed, count))
 
 
 def _job(row: LoggedJob, work: Work | None, clock: _TraceClock, deadline_factor: float | None) -> Job:
@@ -432,19 +447,10 @@ def _scaled(amount: float | None, gpus: int, work: Work | None) -> float | None:
     return amount if amount is None or work is None else amount * work.gpus / gpus
 
 
-def _choices(rows: list[LoggedJob], works: Mapping[int, Work | None]) -> list[Report]:
-    """The number of jobs with each kind of work, by logged GPU count."""
-    names = ("logged_gpus", "model", "global_batch", "gpus", "iteration_s")
-    choices = ((rows[i].gpus, work) for i, work in works.items() if work is not None)
-    counts = Counter((gpus, w.model, w.global_batch, w.gpus, w.iteration_s) for gpus, w in choices)
-    return [dict(zip(names, key, strict=True)) | {"jobs": n} for key, n in sorted(counts.items())]
-
-
 def _counts(log: Log, jobs: list[Job], dropped: list[Dropped], left_out: dict[str, int]) -> Report:
     """Rows by outcome: rows = jobs + dropped + left_out.window + left_out.limit + all of joined."""
     joined = {name: count for name, count in log.joined.items() if count}
-    rows = len(log.jobs) + len(log.dropped) + sum(joined.values())
-    assert rows == len(jobs) + len(dropped) + sum(left_out.values()) + sum(joined.values())
+    rows = len(jobs) + len(dropped) + sum(left_out.values()) + sum(joined.values())
     counts = {"rows": rows, "jobs": len(jobs), "dropped": len(dropped), "left_out": left_out}
     return counts | ({"joined": joined} if joined else {})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from itertime.errors import UnknownName, UserError
@@ -334,6 +335,7 @@ NAMES = ("framework", "precision", "plan_options", "phases", "partitions", "depe
 """The columns of text that is parsed: one of a few names, options, phases, or what the job waited for."""
 
 _NUMBERS = tuple(name for name, parse in COLUMNS.items() if parse is not _text and name not in NAMES)
+_numbers_of = attrgetter(*_NUMBERS)
 
 
 _ORDINARY: dict[str, tuple[type[float], float, float]] = {
@@ -344,6 +346,10 @@ _ORDINARY: dict[str, tuple[type[float], float, float]] = {
     "weight": (float, _MIN_WEIGHT, _MAX_WEIGHT),
     "estimate_s": (float, MIN_SECONDS, MAX_SECONDS),
     "logged_start_s": (float, 0.0, MAX_SECONDS),
+    "eligible_s": (float, 0.0, MAX_SECONDS),
+    "time_limit_s": (float, MIN_SECONDS, MAX_SECONDS),
+    "nodes": (int, 1, MAX_GPUS),
+    "gpus_per_node": (int, 1, MAX_GPUS),
 }
 """Type and bounds of values that their parser takes, for columns that most jobs have: a tenth of its time."""
 
@@ -353,8 +359,7 @@ def unreadable(job: Job) -> tuple[str, str] | None:
 
     No remedy is stated, since no user wrote the value.
     """
-    for name in _NUMBERS:
-        value = getattr(job, name)
+    for name, value in zip(_NUMBERS, _numbers_of(job), strict=True):
         if value is None:
             continue
         if name in _ORDINARY:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +79,30 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
 
 def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
     blank, columns = Job("", 0.0), {"job_id", "submit_s"}
-    unused = [c for c in COLUMNS if c not in columns]
+    unused = tuple(c for c in COLUMNS if c not in columns)
+    values_of, unstated = _values_of(unused), _values_of(unused)(blank)
     for job in jobs:
-        new_columns = [c for c in unused if getattr(job, c) != getattr(blank, c)]
-        if new_columns:
-            columns.update(new_columns)
-            unused = [c for c in unused if c not in columns]
+        values = values_of(job)
+        if values != unstated:
+            columns.update(
+                c for c, value, default in zip(unused, values, unstated, strict=True) if value != default
+            )
+            unused = tuple(c for c in unused if c not in columns)
+            values_of, unstated = _values_of(unused), _values_of(unused)(blank)
     return [c for c in COLUMNS if c in columns]
+
+
+def _values_of(columns: Sequence[str]) -> Callable[[Job], tuple[Any, ...]]:
+    """What reads the values of some columns of a job."""
+    if len(columns) > 1:
+        return attrgetter(*columns)
+    return lambda job: tuple(getattr(job, column) for column in columns)
 
 
 def _cell(value: Any) -> Any:
     """Numbers in their shortest form that reads back exactly; text with the guard against formulas."""
+    if value is None:
+        return None
     if isinstance(value, str):
         return with_guard(value)
     if isinstance(value, float):
@@ -116,7 +130,8 @@ def _write_rows(jobs: Iterable[Job], columns: list[str], file: io.TextIOWrapper)
     returns = any("\r" in (getattr(job, name) or "") for job in jobs for name in texts)
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     writer.writerow(columns)
-    writer.writerows([_cell(getattr(job, column)) for column in columns] for job in jobs)
+    values_of = _values_of(columns)
+    writer.writerows(map(_cell, values_of(job)) for job in jobs)
 
 
 def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:

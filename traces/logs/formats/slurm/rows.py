@@ -6,10 +6,13 @@ Sources: sacct(1), squeue(1), "Job State Codes", slurm.schedmd.com.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from traces.job import MAX_GPUS
 from traces.logs.formats.runs import join_rows
@@ -252,23 +255,28 @@ def _submitted_late(jobs: list[LoggedJob]) -> int:
     """Jobs submitted later than one with a higher id: a cluster numbers jobs as they are submitted, and only
     a requeued job gets a later submission. 0 where ids say nothing, as those of tasks by their own number.
     """
-    numbered: list[tuple[str, int, float]] = []
+    if any(job.attempts for job in jobs):
+        return 0
+    numbers, submits_s = array("d"), array("d")
+    clusters = dict[str | None, int]()
     for job in jobs:
         digits = (job.array_id or job.job_id).rpartition("/")[2]
-        if digits.isascii() and digits.isdigit() and len(digits) < 19:
-            numbered.append((job.cluster or "", int(digits), job.submit_s))
-    if any(job.attempts for job in jobs) or len(numbered) < len(jobs):
-        return 0
-    numbered.sort(reverse=True)
-    late = set[tuple[str, int]]()
-    first_s, cluster = float("inf"), ""
-    for name, number, submit_s in numbered:
-        if name != cluster:
-            cluster, first_s = name, float("inf")
-        if submit_s > first_s + 1.0:  # stamps are whole seconds
-            late.add((name, number))
-        first_s = min(first_s, submit_s)
-    return len(late)
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 13):
+            return 0
+        cluster = clusters.setdefault(job.cluster, len(clusters))
+        numbers.append(cluster * 1e13 + int(digits))
+        submits_s.append(job.submit_s)
+    ids, times_s = np.frombuffer(numbers), np.frombuffer(submits_s)
+    order = np.argsort(ids, kind="stable")
+    ids, times_s = ids[order], times_s[order]
+    late = 0
+    for cluster in clusters.values():
+        of_cluster = (ids >= cluster * 1e13) & (ids < (cluster + 1) * 1e13)
+        later_s = times_s[of_cluster]
+        earliest_after_s = np.minimum.accumulate(later_s[::-1])[::-1]
+        is_late = later_s[:-1] > earliest_after_s[1:] + 1.0  # stamps are whole seconds
+        late += len(np.unique(ids[of_cluster][:-1][is_late]))
+    return late
 
 
 def state_of(text: str) -> str:

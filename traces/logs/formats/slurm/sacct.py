@@ -42,7 +42,7 @@ from .rows import (
     tasks_of,
     throttle_of,
 )
-from .submit_line import NO_OPTIONS, SubmitOptions, submit_options, submitted_request
+from .submit_line import NO_OPTIONS, submit_options, submitted_request
 from .times import row_times
 from .tres import Request, Tres
 
@@ -247,7 +247,7 @@ class _Rows:
             job_id,
             self._state(cell.State),
             times.submit_s,
-            self._request(cell, nodes, options),
+            self._request(cell, nodes),
             None if raw_id == job_id else raw_id,
             self._text(cell.Cluster),
             times.eligible_s,
@@ -281,7 +281,7 @@ class _Rows:
         for task in tasks_of(job_id):
             rows.add_row(row._replace(job_id=task, raw_id=None, array_id=array_of(task)))
 
-    def _request(self, cell: _Cells, nodes: int | None, options: SubmitOptions) -> Request:
+    def _request(self, cell: _Cells, nodes: int | None) -> Request:
         """GPUs by the columns in the order in which they are trusted; none of them may name GPUs."""
         request = self._listed("AllocTRES", cell.AllocTRES) or self._listed("ReqTRES", cell.ReqTRES)
         if request is None or not request.gpus:
@@ -290,6 +290,7 @@ class _Rows:
                 units = self._tres.units(cell.ReqGRES)
                 request = units._replace(gpus=units.gpus * (nodes or 1))
             if not request.gpus:
+                options = submit_options(cell.SubmitLine, with_gpus=True)
                 request = submitted_request(options, self._tres, nodes)
         if not self._keeps_host and request.cpus is not None:
             return Request(request.gpus, request.gpu_type, request.part_of_gpu, nodes=request.nodes)

@@ -33,7 +33,7 @@ _BARE = frozenset(
 """Long options whose value, if they take one, stands behind `=`."""
 
 _WANTED = re.compile(
-    r"\s-(?:-(?:dependency|begin|array|nice|partition[= ]\S*,|gpus|gres)|[dbaG][ =\d\w]|p ?\S*,)", re.ASCII
+    r"\s-(?:-(?:dependency|begin|array|nice|partition[= ]\S*,)|[dba][ =\d\w]|p ?\S*,)", re.ASCII
 )
 _AFTER = re.compile(r"now(?:\+(\d+)([a-z]*))?", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII)
@@ -69,13 +69,14 @@ class SubmitOptions(NamedTuple):
 NO_OPTIONS = SubmitOptions()
 
 
-def submit_options(line: str) -> SubmitOptions:
-    """The options of a submission that say when, where and how it may run.
+def submit_options(line: str, with_gpus: bool = False) -> SubmitOptions:
+    """The options of a submission that say when, where and how it may run; `with_gpus` also those of one that
+    states nothing but its GPUs, which is most of them.
 
     >>> submit_options("sbatch -J a --array=0-5%2 -d afterok:3 --wrap exec sleep --begin=now").array_limit
     2
     """
-    if not _WANTED.search(line):
+    if not with_gpus and not _WANTED.search(line):
         return NO_OPTIONS
     options: dict[str, str] = {}
     words = iter(line.split()[1:])
