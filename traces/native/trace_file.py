@@ -101,13 +101,10 @@ def _values_of(columns: Sequence[str]) -> Callable[[Job], tuple[Any, ...]]:
 
 def _cell(value: Any) -> Any:
     """Numbers in their shortest form that reads back exactly; text with the guard against formulas."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return with_guard(value)
-    if isinstance(value, float):
+    kind = type(value)
+    if kind is float:
         return int(value) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    return value
+    return with_guard(value) if kind is str else value
 
 
 def _write_csv(jobs: Iterable[Job], columns: list[str], path: Path) -> None:

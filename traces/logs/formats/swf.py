@@ -7,6 +7,9 @@ also has a row of its own.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from itertime.io import TextLayout
 from traces.logs.cells import LogColumn, is_number
 from traces.logs.log import Log, ReadOptions
@@ -54,6 +57,7 @@ _FORM = TableOfJobs(
         "tenant": LogColumn("group", _name, optional=True, empty=_UNKNOWN),
         "partition": LogColumn("partition", _name, optional=True, empty=_UNKNOWN),
         "qos": LogColumn("queue", _name, optional=True, empty=_UNKNOWN),
+        "depends": LogColumn("preceding_job", _name, optional=True, empty=(*_UNKNOWN, "0")),
     },
     (
         "processors count as GPUs: those allocated, or those requested where that is unknown",
@@ -71,8 +75,24 @@ def _matches(head: Head) -> bool:
     return bool(rows) and len(rows[0]) == len(COLUMNS) and all(is_number(cell) for cell in rows[0])
 
 
+class _Followers:
+    """Counts the jobs that follow others, and leaves out what they follow."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, values: dict[str, Any]) -> None:
+        self.count += values.pop("depends", None) is not None
+
+
 def _read(source: LogSource, options: ReadOptions) -> Log:
-    return read_table(source, _FORM, options, _LAYOUT)
+    followers = _Followers()
+    log = read_table(source, replace(_FORM, derive=followers), options, _LAYOUT)
+    if not followers.count:
+        return log
+    problem = f"{followers.count:,} jobs state a preceding job and a think time"
+    note = f"{problem}, which are left out: submissions are as logged"
+    return replace(log, assumptions=(*log.assumptions, note))
 
 
 SWF = LogFormat("swf", "Standard Workload Format 2.2, of the Parallel Workloads Archive", _matches, _read)
