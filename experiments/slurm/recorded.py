@@ -21,7 +21,17 @@ from typing import Any, NamedTuple
 
 from clustersim.sites import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
 
-__all__ = ["LogLine", "LoggedRun", "RecordedJob", "RecordedRun", "log_lines", "nodes_of_text", "read_run"]
+__all__ = [
+    "LogLine",
+    "LoggedRun",
+    "RecordedJob",
+    "RecordedRun",
+    "fair_share_factors",
+    "limit_reasons",
+    "log_lines",
+    "nodes_of_text",
+    "read_run",
+]
 
 ENDED = {"COMPLETED", "TIMEOUT", "FAILED"}
 GPUS_PER_NODE = 8
@@ -60,10 +70,11 @@ class RecordedJob:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run. `epoch_s`: when its clock shows 0, in seconds since 1970."""
+    """A run. `epoch_s`: when its clock shows 0, in seconds since 1970. `began_s`: when it began, on that."""
 
     folder: Path
     epoch_s: float
+    began_s: float
     site: SlurmSite
     jobs: tuple[RecordedJob, ...]
 
@@ -80,7 +91,7 @@ def read_run(folder: Path) -> RecordedRun:
     began_s = json.loads((folder / "notes.json").read_text())["t0_epoch"]
     epoch_s = began_s // 1.0
     jobs = tuple(_jobs(folder, epoch_s, began_s - epoch_s))
-    return RecordedRun(folder, epoch_s, _site(folder, jobs, epoch_s), jobs)
+    return RecordedRun(folder, epoch_s, began_s - epoch_s, _site(folder, jobs, epoch_s), jobs)
 
 
 def log_lines(folder: Path) -> Iterator[LogLine]:
@@ -89,6 +100,18 @@ def log_lines(folder: Path) -> Iterator[LogLine]:
             stamp, separator, message = line.rstrip("\n").partition("] ")
             if separator and stamp.startswith("["):
                 yield LogLine(seconds(stamp[1:]), message)
+
+
+def limit_reasons(sample: Path) -> dict[str, str]:
+    """The waiting jobs of a sample of squeue that a limit keeps waiting, with Slurm's name of the limit."""
+    rows = csv.DictReader((sample / "squeue.txt").open(), delimiter="|")
+    return {row["JOBID"]: row["REASON"] for row in rows if re.match(r"(Assoc|QOS)(Max|Grp)", row["REASON"])}
+
+
+def fair_share_factors(sample: Path) -> dict[tuple[str, str], float]:
+    """The FairShare of users in a sample of sshare, by (account, user)."""
+    rows = csv.DictReader((sample / "sshare.txt").open(), delimiter="|")
+    return {(row["Account"].strip(), row["User"]): float(row["FairShare"]) for row in rows if row["User"]}
 
 
 def seconds(stamp: str) -> float:

@@ -29,7 +29,16 @@ from policies.slurmctld import (
     run_backfill,
 )
 
-from .recorded import RecordedJob, RecordedRun, log_lines, nodes_of_text, read_run, seconds
+from .recorded import (
+    RecordedJob,
+    RecordedRun,
+    fair_share_factors,
+    limit_reasons,
+    log_lines,
+    nodes_of_text,
+    read_run,
+    seconds,
+)
 
 __all__ = ["StepCheck", "controller_of", "record_of", "step_check"]
 
@@ -77,6 +86,8 @@ class StepCheck:
 
     `plans`: planned starts, seconds since 1970; None where the rules plan none. `starts`: of each job that
     either starts in a cycle of backfill, whether both do. `victims`: of each preemption, by preemptor.
+    `reasons` and `factors`: what squeue and sshare printed while the run went on: limits that keep jobs
+    waiting, and fair-share factors of users.
     """
 
     places: list[tuple[str, set[int], set[int]]] = field(default_factory=list)
@@ -84,6 +95,8 @@ class StepCheck:
     starts: list[bool] = field(default_factory=list)
     victims: list[tuple[str, set[str], set[str]]] = field(default_factory=list)
     priorities: list[tuple[str, int, int]] = field(default_factory=list)
+    reasons: list[tuple[str, str, str]] = field(default_factory=list)
+    factors: list[tuple[str, float, float]] = field(default_factory=list)
 
     def shares(self, span_s: float = 2.0) -> dict[str, tuple[float, int]]:
         """The share of steps on which both agree and the number of steps, by kind."""
@@ -93,6 +106,8 @@ class StepCheck:
             "starts": self.starts,
             "victims": [logged == own for _, logged, own in self.victims],
             "priorities": [logged == own for _, logged, own in self.priorities],
+            "reasons": [logged == own for _, logged, own in self.reasons],
+            "factors": [abs(logged - own) < 1e-6 for _, logged, own in self.factors],
         }
         return {kind: (sum(same) / max(1, len(same)), len(same)) for kind, same in agreements.items()}
 
@@ -117,6 +132,22 @@ class _Walk:
         self.check = StepCheck()
         self.submitted: dict[str, JobRecord] = {}
         self.calculation_s = inf
+        self.samples = sorted(run.folder.glob("live-*"), key=lambda folder: -int(folder.name[5:]))
+
+    def look(self, now: float) -> None:
+        """Compare the reasons and the factors with the samples that were taken by now."""
+        while self.samples and now >= int(self.samples[-1].name[5:]) + self.run.began_s:
+            folder = self.samples.pop()
+            for job_id, reason in limit_reasons(folder).items():
+                job = self.records[job_id]
+                own_reason = self.controller.limits.reason(job, job.partitions[0], now)
+                self.check.reasons.append((job_id, reason, own_reason))
+            if self.run.site.settings.PriorityWeightFairshare:
+                factors = self.controller.priorities.factors
+                self.check.factors += [
+                    (user, factor, factors.get((account, user), -1.0))
+                    for (account, user), factor in fair_share_factors(folder).items()
+                ]
 
     def advance(self, now: float) -> None:
         """Calculate priorities as often as it was due."""
@@ -228,6 +259,7 @@ def step_check(run: RecordedRun) -> StepCheck:
     for time_s, message in log_lines(run.folder):
         now = time_s - run.epoch_s
         walk.advance(now)
+        walk.look(now)
         if "_attempt_backfill: beginning" in message:
             cycle = _Cycle(now)
         elif "completed testing" in message and cycle is not None:
@@ -273,8 +305,10 @@ def _follow(walk: _Walk, message: str, now: float) -> None:
 
 
 def main() -> None:
-    print("| run | places | planned starts within 2 s | starts in a cycle | victims | priorities |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| run | places | plans within 2 s | starts in a cycle | victims | priorities | reasons | factors |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for folder in map(Path, sys.argv[1:]):
         shares = step_check(read_run(folder)).shares()
         cells = [f"{share:.0%} of {count:,}" if count else "" for share, count in shares.values()]

@@ -195,8 +195,8 @@ def recorded(name: str) -> RecordedRun:
     ("name", "least"),
     [
         ("agesize-1", {"places": 0.95, "plans": 0.95, "starts": 0.9, "priorities": 1.0}),
-        ("fairshare-1", {"places": 0.85, "priorities": 1.0}),
-        ("limits-1", {"places": 1.0, "starts": 1.0, "priorities": 1.0}),
+        ("fairshare-1", {"places": 0.85, "priorities": 1.0, "factors": 1.0}),
+        ("limits-1", {"places": 1.0, "starts": 1.0, "priorities": 1.0, "reasons": 1.0, "factors": 1.0}),
         ("preempt-1", {"places": 0.95, "plans": 0.9, "victims": 1.0, "priorities": 1.0}),
         ("tiers-1", {"places": 1.0, "plans": 0.98, "starts": 1.0, "priorities": 1.0}),
         pytest.param("backfill-1b", {"places": 1.0, "plans": 0.95, "starts": 1.0}, marks=pytest.mark.long),
