@@ -15,6 +15,7 @@ from clustersim.cluster import Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
 from clustersim.runs import NO_BOUND, RunConfig, epoch_of, params_with_site, setup_of
+from clustersim.sites import HeldGpus, refuse_exceeded_limits, site_of
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
@@ -106,6 +107,9 @@ class Scene:
         config = RunConfig.make(
             list(policy.settings), policy=policy.name, params=epoch, overheads=None, bound=NO_BOUND, seed=seed
         )
+        if config.site is not None:
+            held = [HeldGpus(job.gpus, job.user, job.account, job.qos) for job in state.running]
+            refuse_exceeded_limits(site_of(config.site), held)
         setups = {pool.name: _setup(config, pool) for pool in pools}
         places = {pool.name: _places(log, pool, setups[pool.name], history, state) for pool in pools}
         by_priority = policy.order == "priority" or (

@@ -12,6 +12,7 @@
 | `closed_numbers` | the numbers of nodes that are down |
 | `gpu_type_of` | the name of a node's GPUs in the cluster |
 | `summary_of` | what a site is, in sentences |
+| `refuse_exceeded_limits`, `HeldGpus` | an error if running jobs exceed limits; the GPUs of one |
 | `LIMITS` | the limits of associations and QOS, and what each counts |
 | `exports` | a sub-package: sites from what Slurm's commands print |
 | `hosts_of`, `hostlist_of` | the names in a list of hosts, as `n[01-16]`, and such a list |
@@ -24,6 +25,7 @@ Why
 
 from .changes import changed_document
 from .document import document_of, load_site, site_of, write_site
+from .held import HeldGpus, refuse_exceeded_limits
 from .hostlists import hostlist_of, hosts_of
 from .limits import LIMITS
 from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
@@ -33,6 +35,7 @@ from .summary import summary_of
 __all__ = [
     "LIMITS",
     "Association",
+    "HeldGpus",
     "Partition",
     "Qos",
     "Settings",
@@ -48,6 +51,7 @@ __all__ = [
     "hosts_of",
     "load_site",
     "node_numbers",
+    "refuse_exceeded_limits",
     "site_of",
     "summary_of",
     "write_site",

@@ -34,33 +34,35 @@ def changed_document(document: Mapping[str, Any], path: str, value: Any) -> dict
     """The document of a site with `value` at `path` (see the table above). UserError for a path that leads
     nowhere; what the value may be, `site_of` checks.
     """
-    part, _, rest = path.partition(".")
-    if part not in _PARTS or (not rest and part != "nodes"):
+    part, _, subpath = path.partition(".")
+    if part not in _PARTS or (not subpath and part != "nodes"):
         if part in _PARTS:
             raise UserError(f"site.{path}: names no value; write site.{part}.NAME.KEY")
         raise UserError(f"site.{path}: {UnknownName('part of a site', part, _PARTS)}")
     if part == "nodes":
         site = site_of(document)
-        return document_of(with_nodes(site, value) if not rest else _with_node_values(site, rest, value))
+        return document_of(
+            with_nodes(site, value) if not subpath else _with_node_values(site, subpath, value)
+        )
     changed = dict(document)
     if part == "settings":
-        changed[part] = _assigned(document.get(part, {}), rest.split(".", 1), value)
+        changed[part] = _assigned(document.get(part, {}), subpath.split(".", 1), value)
     elif part == "associations":
-        changed[part] = _with_association(document.get(part, []), rest, value)
+        changed[part] = _with_association(document.get(part, []), subpath, value)
     else:
         entries = dict(document.get(part, {}))
-        name, keys = _named(rest, entries, path, part)
+        name, keys = _named(subpath, entries, path, part)
         entries[name] = _assigned(entries[name] or {}, keys.split(".", 1), value)
         changed[part] = entries
     return document_of(site_of(changed))
 
 
-def _named(rest: str, names: Iterable[str], path: str, part: str) -> tuple[str, str]:
+def _named(subpath: str, names: Iterable[str], path: str, part: str) -> tuple[str, str]:
     """The name at the beginning of a path, which may itself have dots, and what follows it."""
     for name in sorted(names, key=len, reverse=True):
-        if rest.startswith(f"{name}."):
-            return name, rest[len(name) + 1 :]
-    first_word = rest.partition(".")[0]
+        if subpath.startswith(f"{name}."):
+            return name, subpath[len(name) + 1 :]
+    first_word = subpath.partition(".")[0]
     raise UserError(f"site.{path}: {UnknownName(f'name in {part}', first_word, names)}; write NAME.KEY")
 
 
@@ -74,31 +76,33 @@ def _assigned(values: Mapping[str, Any], keys: list[str], value: Any) -> dict[st
     return {**values, keys[0]: {**inner, keys[1]: value}}
 
 
-def _with_association(entries: list[Mapping[str, Any]], rest: str, value: Any) -> list[Mapping[str, Any]]:
+def _with_association(entries: list[Mapping[str, Any]], subpath: str, value: Any) -> list[Mapping[str, Any]]:
     names = ["/".join(filter(None, (entry["account"], entry.get("user", "")))) for entry in entries]
-    name, keys = _named(rest, names, f"associations.{rest}", "associations")
+    name, keys = _named(subpath, names, f"associations.{subpath}", "associations")
     return [
         _assigned(entry, keys.split(".", 1), value) if name == of_entry else entry
         for entry, of_entry in zip(entries, names, strict=True)
     ]
 
 
-def _with_node_values(site: SlurmSite, rest: str, value: Any) -> SlurmSite:
-    hosts, dot, key = rest.rpartition(".")
+def _with_node_values(site: SlurmSite, subpath: str, value: Any) -> SlurmSite:
+    hosts, dot, key = subpath.rpartition(".")
     names = [node.name for node in site.nodes]
     chosen_hosts = hosts_of(hosts) if dot else []
-    for host in chosen_hosts or [rest]:
+    for host in chosen_hosts or [subpath]:
         if host not in names:
-            raise UserError(f"site.nodes.{rest}: {UnknownName('node', host, names)}; write nodes.HOSTS.KEY")
+            raise UserError(
+                f"site.nodes.{subpath}: {UnknownName('node', host, names)}; write nodes.HOSTS.KEY"
+            )
     if key not in ("gpus", "gpu_type", "cpus", "memory_gb", "weight", "state"):
-        raise UserError(f"site.nodes.{rest}: {UnknownName('key of a node', key, vars(site.nodes[0]))}")
+        raise UserError(f"site.nodes.{subpath}: {UnknownName('key of a node', key, vars(site.nodes[0]))}")
     try:
         nodes = [
             replace(node, **{key: value}) if node.name in frozenset(chosen_hosts) else node
             for node in site.nodes
         ]
     except ValueError:
-        raise UserError(f"site.nodes.{rest}={shown(str(value))}: is no value of {key}") from None
+        raise UserError(f"site.nodes.{subpath}={shown(str(value))}: is no value of {key}") from None
     return replace(site, nodes=tuple(nodes))
 
 

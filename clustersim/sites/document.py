@@ -52,9 +52,9 @@ def document_of(site: SlurmSite) -> dict[str, Any]:
     """
     document = _SITE.dump_python(site, mode="json", exclude_defaults=True)
     entries = []
-    for alike, nodes in groupby(site.nodes, lambda node: replace(node, name="n")):
+    for equal_node, nodes in groupby(site.nodes, lambda node: replace(node, name="n")):
         names = hostlist_of(node.name for node in nodes)
-        entries.append({**_NODE.dump_python(alike, exclude_defaults=True), "name": names})
+        entries.append({**_NODE.dump_python(equal_node, exclude_defaults=True), "name": names})
     every_node = hostlist_of(node.name for node in site.nodes)
     for partition in document["partitions"].values():
         partition["nodes"] = ALL if partition["nodes"] == every_node else partition["nodes"]
@@ -75,11 +75,12 @@ def site_of(document: Mapping[str, Any], where: str = "site") -> SlurmSite:
     nodes = _nodes(_listed(document.get("nodes"), f"{where}: nodes"), where)
     every_node = [node.name for node in nodes]
     partitions = {
-        name: construct(Partition, _with_all_nodes(values, every_node), at)
-        for name, values, at in _named(document.get("partitions"), f"{where}: partitions")
+        name: construct(Partition, _with_all_nodes(values, every_node), place)
+        for name, values, place in _named(document.get("partitions"), f"{where}: partitions")
     }
     qos = {
-        name: construct(Qos, values, at) for name, values, at in _named(document.get("qos"), f"{where}: qos")
+        name: construct(Qos, values, place)
+        for name, values, place in _named(document.get("qos"), f"{where}: qos")
     }
     settings = _mapping(document.get("settings"), f"{where}: settings")
     site = construct(
@@ -111,17 +112,17 @@ def checked_site(site: SlurmSite, where: str) -> SlurmSite:
         raise UserError(f"{where}: partitions: is empty; name at least one, with its nodes")
     known_nodes = frozenset(names)
     for name, partition in site.partitions.items():
-        at = f"{where}: partitions.{name}"
-        _refuse_unknown("node", partition.nodes, known_nodes, at)
+        place = f"{where}: partitions.{name}"
+        _refuse_unknown("node", partition.nodes, known_nodes, place)
         if site.qos and partition.QOS is not None:
-            _refuse_unknown("QOS", [partition.QOS], site.qos, at)
+            _refuse_unknown("QOS", [partition.QOS], site.qos, place)
     for name, qos in site.qos.items():
         _refuse_unknown("QOS", qos.Preempt, site.qos, f"{where}: qos.{name}.Preempt")
     for reservation in site.reservations:
-        at = f"{where}: reservation {reservation.name}"
-        _refuse_unknown("node", reservation.nodes, known_nodes, at)
+        place = f"{where}: reservation {reservation.name}"
+        _refuse_unknown("node", reservation.nodes, known_nodes, place)
         if reservation.end <= reservation.start:
-            raise UserError(f"{at}: end={reservation.end:g}: must be after start={reservation.start:g}")
+            raise UserError(f"{place}: end={reservation.end:g}: must be after start={reservation.start:g}")
     _check_associations(site, where)
     return site
 
@@ -131,16 +132,16 @@ def _check_associations(site: SlurmSite, where: str) -> None:
     parent_of = {entry.account: entry.parent for entry in site.associations if not entry.user}
     keys = Counter((entry.account, entry.user, entry.partition) for entry in site.associations)
     for entry in site.associations:
-        at = f"{where}: association {'/'.join(filter(None, (entry.account, entry.user, entry.partition)))}"
+        place = f"{where}: association {'/'.join(filter(None, (entry.account, entry.user, entry.partition)))}"
         if keys[entry.account, entry.user, entry.partition] > 1:
-            raise UserError(f"{at}: is listed twice; keep one")
+            raise UserError(f"{place}: is listed twice; keep one")
         if entry.parent or entry.user:
-            _refuse_unknown("account", [entry.account if entry.user else entry.parent], parent_of, at)
+            _refuse_unknown("account", [entry.account if entry.user else entry.parent], parent_of, place)
         if site.qos:
-            _refuse_unknown("QOS", entry.QOS, site.qos, at)
-            _refuse_unknown("QOS", [entry.DefaultQOS] if entry.DefaultQOS else [], site.qos, at)
+            _refuse_unknown("QOS", entry.QOS, site.qos, place)
+            _refuse_unknown("QOS", [entry.DefaultQOS] if entry.DefaultQOS else [], site.qos, place)
         if entry.partition:
-            _refuse_unknown("partition", [entry.partition], site.partitions, at)
+            _refuse_unknown("partition", [entry.partition], site.partitions, place)
     for account in parent_of:
         path = {account}
         above = parent_of[account]
@@ -151,10 +152,10 @@ def _check_associations(site: SlurmSite, where: str) -> None:
             above = parent_of[above]
 
 
-def _refuse_unknown(kind: str, names: Iterable[str], known: Iterable[str], where: str) -> None:
+def _refuse_unknown(kind: str, names: Iterable[str], vocabulary: Iterable[str], where: str) -> None:
     for name in names:
-        if name not in known:
-            raise UserError(f"{where}: {UnknownName(kind, name, known)}")
+        if name not in vocabulary:
+            raise UserError(f"{where}: {UnknownName(kind, name, vocabulary)}")
 
 
 def _refuse_unknown_keys(document: Mapping[str, Any], where: str) -> None:
@@ -168,12 +169,12 @@ def _nodes(entries: Sequence[Any], where: str) -> tuple[SiteNode, ...]:
     """The nodes of all entries; the name of an entry may be a list of hosts."""
     nodes: list[SiteNode] = []
     for i, values in enumerate(entries):
-        at = f"{where}: nodes[{i}]"
-        entry = construct(SiteNode, _mapping(values, at), at)
+        place = f"{where}: nodes[{i}]"
+        entry = construct(SiteNode, _mapping(values, place), place)
         try:
             nodes += [replace(entry, name=name) for name in hosts_of(entry.name)]
         except UserError as error:
-            raise UserError(f"{at}: {error}") from None
+            raise UserError(f"{place}: {error}") from None
     return tuple(nodes)
 
 
@@ -182,16 +183,17 @@ def _with_all_nodes(values: Mapping[str, Any], every_node: Sequence[str]) -> Map
 
 
 def _all_of(kind: type[T], document: Mapping[str, Any], key: str, where: str) -> tuple[T, ...]:
-    at = f"{where}: {key}"
-    entries = _listed(document.get(key), at)
+    place = f"{where}: {key}"
+    entries = _listed(document.get(key), place)
     return tuple(
-        construct(kind, _mapping(values, f"{at}[{i}]"), f"{at}[{i}]") for i, values in enumerate(entries)
+        construct(kind, _mapping(values, f"{place}[{i}]"), f"{place}[{i}]")
+        for i, values in enumerate(entries)
     )
 
 
-def _named(stated: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+def _named(entries_by_name: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Each name of a mapping with its mapping and where it stands; an empty entry has all its defaults."""
-    for name, values in _mapping(stated, where).items():
+    for name, values in _mapping(entries_by_name, where).items():
         yield str(name), _mapping(values, f"{where}.{name}"), f"{where}.{name}"
 
 

@@ -102,14 +102,14 @@ Limits = Mapping[str, int | float | Tres]
 """Limits by the names of `LIMITS`. Wall times are in seconds, TRES-minutes in TRES-seconds."""
 
 
-def limits_of(stated: object) -> object:
+def limits_of(document: object) -> object:
     """Limits as a file states them: numbers and mappings in the units of `Limits`, texts in those of Slurm
     (`GrpTRES: gres/gpu=64`, `MaxWall: 1-00:00:00`). ValueError names the limit.
     """
-    if not isinstance(stated, Mapping):
-        return stated
+    if not isinstance(document, Mapping):
+        return document
     limits: dict[str, int | float | dict[str, float]] = {}
-    for name, value in stated.items():
+    for name, value in document.items():
         name = ALIASES.get(name, name)
         if name not in LIMITS:
             raise ValueError(str(UnknownName("limit", name, LIMITS)))

@@ -77,15 +77,15 @@ def cluster_of_site(site: SlurmSite) -> Cluster:
     groups: list[NodeGroup] = []
     for (gpu_type, gpus), stretch in groupby(nodes, lambda node: (gpu_type_of(node), node.gpus)):
         count = len(list(stretch))
-        alike = [node for node in nodes if (gpu_type_of(node), node.gpus) == (gpu_type, gpus)]
-        memories_gb = [node.memory_gb for node in alike if node.memory_gb]
+        equal_nodes = [node for node in nodes if (gpu_type_of(node), node.gpus) == (gpu_type, gpus)]
+        memories_gb = [node.memory_gb for node in equal_nodes if node.memory_gb]
         group = NodeGroup(
             name=f"{gpu_type}-{len(groups)}",
             nodes=count,
             gpus_per_node=gpus,
             gpu_type=gpu_type,
-            system=system_of(alike[0]),
-            cpus_per_node=min(node.cpus for node in alike) or None if cores else None,
+            system=system_of(equal_nodes[0]),
+            cpus_per_node=min(node.cpus for node in equal_nodes) or None if cores else None,
             host_memory_gb_per_node=min(memories_gb) if memory and memories_gb else None,
         )
         groups.append(group)

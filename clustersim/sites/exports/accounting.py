@@ -57,7 +57,7 @@ def qos_of_file(path: str | Path, unmodelled: list[str]) -> dict[str, Qos]:
 
 
 def associations_of_file(
-    path: str | Path, cluster: str | None, said: list[str], unmodelled: list[str]
+    path: str | Path, cluster: str | None, sentences: list[str], unmodelled: list[str]
 ) -> tuple[str, list[Association]]:
     """The name of the cluster, and its associations, accounts before their users. `cluster`: the name that
     the configuration states; rows of other clusters are left out. UserError if there are none of this one.
@@ -67,17 +67,17 @@ def associations_of_file(
     names = list(dict.fromkeys(filter(None, (entry.stated("Cluster") for entry in entries))))
     name = _cluster_among(names, cluster, path)
     if len(names) > 1:
-        said.append(f"{path}: associations of {len(names) - 1} other clusters are left out")
-    own = [entry for entry in entries if entry.stated("Cluster") in (None, name)]
-    associations = [association for _, association in _associations(own)]
+        sentences.append(f"{path}: associations of {len(names) - 1} other clusters are left out")
+    own_rows = [entry for entry in entries if entry.stated("Cluster") in (None, name)]
+    associations = [association for _, association in _associations(own_rows)]
     for association in associations:
         owner = "/".join(filter(None, ("account " + association.account, association.user)))
         unmodelled += _other_limits(owner, association.limits)
     if not any(association.parent not in ("", ROOT) for association in associations):
         accounts = sum(not association.user for association in associations)
-        flat = not any("parname" in entry.values or "parentname" in entry.values for entry in own)
-        if accounts > 2 and flat and not any(entry.values["account"].startswith(" ") for entry in own):
-            said.append(f"{path}: states no parents, so all accounts are below root; print it with tree")
+        flat = not any("parname" in entry.values or "parentname" in entry.values for entry in own_rows)
+        if accounts > 2 and flat and not any(entry.values["account"].startswith(" ") for entry in own_rows):
+            sentences.append(f"{path}: states no parents, so all accounts are below root; print it with tree")
     return name or cluster or "site", associations
 
 
@@ -101,9 +101,9 @@ def _associations(entries: list[Entry]) -> Iterator[tuple[str, Association]]:
     path: list[tuple[int, str]] = []
     seen: dict[tuple[str, str, str], str] = {}
     for entry in entries:
-        stated, user = entry.values["account"], entry.stated("User") or ""
-        account = stated.strip()
-        depth = len(stated) - len(stated.lstrip())
+        indented, user = entry.values["account"], entry.stated("User") or ""
+        account = indented.strip()
+        depth = len(indented) - len(indented.lstrip())
         parent = entry.stated("ParName", "ParentName") or ""
         if not user:
             while path and path[-1][0] >= depth:
@@ -170,10 +170,10 @@ def _names(entry: Entry, column: str) -> tuple[str, ...]:
 
 def _limits(entry: Entry) -> object:
     """The limits of a row by the names of `LIMITS`."""
-    stated = {
+    texts = {
         name: entry.values[column] for column, name in _LIMIT_OF_COLUMN.items() if entry.values.get(column)
     }
     try:
-        return limits_of(stated)
+        return limits_of(texts)
     except ValueError as error:
         raise UserError(f"{entry.where}: {error}") from None

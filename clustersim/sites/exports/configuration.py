@@ -88,11 +88,11 @@ def _read_lines(text: Text, configuration: Configuration, files: list[Path]) -> 
         except ValueError:
             raise UserError(f"{where}: {quoted(line.strip())}: a quote is not closed; close it") from None
         name, equals, value = line.strip().partition("=")
-        first = name.strip().lower()
+        key = name.strip().lower()
         if not equals:
             raise UserError(f"{where}: {quoted(line.strip())} is no Name=value; is it a line of slurm.conf?")
-        if first in _ENTRIES:
-            configuration.lines.setdefault(first, []).append(Entry(where, pairs_of(words)))
+        if key in _ENTRIES:
+            configuration.lines.setdefault(key, []).append(Entry(where, pairs_of(words)))
         elif len(words) > 1 and all("=" in word for word in words):
             for key, item in pairs_of(words).items():
                 configuration.put(key, item, where)
@@ -109,17 +109,17 @@ def _whole_lines(text: Text) -> Iterator[tuple[str, str]]:
         parts.append(plain.rstrip("\\"))
         if plain.endswith("\\"):
             continue
-        whole, place, where, parts = "".join(parts), where, "", []
-        if whole.strip():
-            yield place, whole
+        line, place, where, parts = "".join(parts), where, "", []
+        if line.strip():
+            yield place, line
     if parts and "".join(parts).strip():
         yield where, "".join(parts)
 
 
 def _include(name: str, where: str, text: Text, configuration: Configuration, files: list[Path]) -> None:
     """Read an included file, which lies beside the one that names it."""
-    stated = PurePosixPath(name)
-    relative = PurePosixPath(stated.name) if stated.is_absolute() else stated
+    included = PurePosixPath(name)
+    relative = PurePosixPath(included.name) if included.is_absolute() else included
     path = text.path.parent / relative
     if ".." in relative.parts or not path.is_file():
         raise UserError(

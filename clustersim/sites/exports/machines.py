@@ -69,15 +69,15 @@ def nodes_of_configuration(
 
 def _without_repeats(nodes: Iterable[tuple[str, SiteNode]], unmodelled: list[str]) -> list[SiteNode]:
     where_of: dict[str, str] = {}
-    kept = []
+    unique_nodes = []
     for where, node in nodes:
         if node.name in where_of:
             raise UserError(
                 f"{where}: node {node.name} is there twice, first at {where_of[node.name]}; keep one"
             )
         where_of[node.name] = where
-        kept.append(node)
-    return kept
+        unique_nodes.append(node)
+    return unique_nodes
 
 
 def _nodes_of(
@@ -135,10 +135,10 @@ def _cpus_of(entry: Entry) -> int:
 
 def _memory_gb_of(entry: Entry) -> float | None:
     """The memory that jobs may have; None for the 1 MB that stands where none is stated."""
-    stated = entry.stated("RealMemory")
-    if stated is None or stated == "1":
+    memory = entry.stated("RealMemory")
+    if memory is None or memory == "1":
         return None
-    return memory_gb_of(stated) - memory_gb_of(entry.stated("MemSpecLimit") or "0")
+    return memory_gb_of(memory) - memory_gb_of(entry.stated("MemSpecLimit") or "0")
 
 
 def _is_down(state: str) -> bool:

@@ -20,10 +20,16 @@ from .texts import Entry, entries_of, text_of
 __all__ = ["partitions_of_configuration", "partitions_of_file"]
 
 _NEUTRAL = {
+    "AllowAccounts": ("all", "any account may use it here"),
     "AllowGroups": ("all", "which groups may use it is not known here"),
+    "AllowQos": ("all", "jobs of any QOS may use it here"),
     "Alternate": ("none", "a full partition has no alternate here"),
+    "DenyAccounts": ("none", "any account may use it here"),
+    "DenyQos": ("none", "jobs of any QOS may use it here"),
     "ExclusiveUser": ("no", "nodes are not kept to one user here"),
     "MaxCPUsPerNode": ("unlimited", "cores of a node are not kept for other partitions here"),
+    "MaxNodes": ("unlimited", "jobs may have more nodes here"),
+    "MinNodes": ("0 or 1", "jobs may have fewer nodes here"),
     "OverTimeLimit": ("none", "the limit of the whole site counts here"),
     "ReqResv": ("no", "jobs need no reservation here"),
     "RootOnly": ("no", "any user may submit here"),
@@ -69,20 +75,20 @@ def _partitions(
     unmodelled: list[str],
 ) -> dict[str, Partition]:
     partitions: dict[str, Partition] = {}
-    known = frozenset(nodes)
+    node_names = frozenset(nodes)
     for entry in entries:
         name = entry.stated("PartitionName") or ""
         if name in partitions:
             raise entry.fault("PartitionName", name, "is there twice; keep one")
         hosts = _hosts_of(entry, nodes, sets)
         for host in hosts:
-            if host not in known:
+            if host not in node_names:
                 reason = f"{UnknownName('node', host, nodes)}; export nodes and partitions of one cluster"
                 raise entry.fault("PartitionName", name, reason)
         partitions[name] = _partition(entry, tuple(hosts), settings)
         for field, (neutral, consequence) in _NEUTRAL.items():
             value = entry.stated(field)
-            if value is not None and value.lower() not in (neutral, "no", "none"):
+            if value is not None and value.lower() not in (*neutral.split(" or "), "no", "none"):
                 unmodelled.append(f"partition {name}: {field}={value}: {consequence}")
         over = partitions[name].OverSubscribe
         if over != "NO":
@@ -96,14 +102,16 @@ def _partitions(
 
 
 def _hosts_of(entry: Entry, nodes: list[str], sets: Mapping[str, str]) -> list[str]:
-    stated = entry.stated("Nodes")
-    if stated is None:
+    host_text = entry.stated("Nodes")
+    if host_text is None:
         return []
-    if stated.upper() == "ALL":
+    if host_text.upper() == "ALL":
         return nodes
     try:
         hosts = [
-            host for word in hosts_of(stated) for host in (hosts_of(sets[word]) if word in sets else [word])
+            host
+            for word in hosts_of(host_text)
+            for host in (hosts_of(sets[word]) if word in sets else [word])
         ]
     except UserError as error:
         raise UserError(f"{entry.where}: PartitionName={entry.stated('PartitionName')}: {error}") from None

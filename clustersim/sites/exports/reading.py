@@ -45,16 +45,16 @@ def read_slurm(files: SlurmFiles) -> tuple[SlurmSite, list[str]]:
     """The site, and sentences on how the files were read. UserError names file, line, name and remedy."""
     configuration = read_configuration(files.config)
     settings = settings_of(configuration)
-    said: list[str] = []
+    sentences: list[str] = []
     unmodelled: list[str] = []
     nodes = _nodes(files, configuration, unmodelled)
     partitions = _partitions(files, configuration, nodes, settings, unmodelled)
-    _say_hidden_partitions(files, nodes, partitions, said)
+    _say_hidden_partitions(files, nodes, partitions, sentences)
     qos = {} if files.qos is None else qos_of_file(files.qos, unmodelled)
     cluster = files.name or configuration.stated("ClusterName")
     associations: list[Association] = []
     if files.assoc is not None:
-        cluster, associations = associations_of_file(files.assoc, cluster, said, unmodelled)
+        cluster, associations = associations_of_file(files.assoc, cluster, sentences, unmodelled)
     _check_names(files, qos, associations, partitions)
     names = [node.name for node in nodes]
     reservations = (
@@ -72,7 +72,7 @@ def read_slurm(files: SlurmFiles) -> tuple[SlurmSite, list[str]]:
         settings,
         (*dict.fromkeys([*unmodelled_of(configuration, settings), *unmodelled]),),
     )
-    return checked_site(site, str(files.config)), [*said, *_left_out(files, settings)]
+    return checked_site(site, str(files.config)), [*sentences, *_left_out(files, settings)]
 
 
 def _nodes(files: SlurmFiles, configuration: Configuration, unmodelled: list[str]) -> list[SiteNode]:
@@ -102,13 +102,13 @@ def _partitions(
 
 
 def _say_hidden_partitions(
-    files: SlurmFiles, nodes: list[SiteNode], partitions: Mapping[str, Partition], said: list[str]
+    files: SlurmFiles, nodes: list[SiteNode], partitions: Mapping[str, Partition], sentences: list[str]
 ) -> None:
     """Say how many nodes are in no partition: hidden ones are printed by scontrol -a alone."""
     members = {name for partition in partitions.values() for name in partition.nodes}
     lone = sum(node.name not in members for node in nodes)
     if lone:
-        said.append(
+        sentences.append(
             f"{lone:,} of {len(nodes):,} nodes are in no partition; scontrol -a prints hidden partitions"
         )
 
@@ -142,19 +142,19 @@ def _check_names(
 
 def _left_out(files: SlurmFiles, settings: Settings) -> list[str]:
     """What was not given although the settings use it."""
-    said = []
+    sentences = []
     multifactor = settings.PriorityType == "priority/multifactor"
     if files.qos is None and (settings.PreemptType == "preempt/qos" or settings.PriorityWeightQOS):
-        said.append(
+        sentences.append(
             "no QOS were given, and the settings use them; --qos has limits, priorities and preemption"
         )
     if files.assoc is None and multifactor and settings.PriorityWeightFairshare:
-        said.append(
+        sentences.append(
             "no associations were given, and priorities count fair shares; --assoc has the tree of shares"
         )
     if "limits" in settings.AccountingStorageEnforce:
         missing = [
             option for option, file in (("--qos", files.qos), ("--assoc", files.assoc)) if file is None
         ]
-        said += [f"limits are enforced; {option} states some of them" for option in missing]
-    return said
+        sentences += [f"limits are enforced; {option} states some of them" for option in missing]
+    return sentences

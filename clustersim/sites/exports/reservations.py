@@ -26,15 +26,15 @@ def reservations_of_file(
     path: str | Path, nodes: Iterable[str], zone: tzinfo, unmodelled: list[str]
 ) -> Iterator[SiteReservation]:
     """The reservations in a file, with times in `zone`. UserError for unknown nodes and impossible times."""
-    known = frozenset(nodes)
+    node_names = frozenset(nodes)
     for entry in entries_of(text_of(path, "reservation"), "ReservationName"):
         name = entry.stated("ReservationName") or ""
-        stated = entry.stated("Nodes")
-        hosts = [] if stated is None else sorted(known) if stated == "ALL" else hosts_of(stated)
+        host_text = entry.stated("Nodes")
+        hosts = [] if host_text is None else sorted(node_names) if host_text == "ALL" else hosts_of(host_text)
         for host in hosts:
-            if host not in known:
+            if host not in node_names:
                 raise UserError(
-                    f"{entry.where}: reservation {shown(name)}: {UnknownName('node', host, known)}"
+                    f"{entry.where}: reservation {shown(name)}: {UnknownName('node', host, node_names)}"
                 )
         flags = tuple(filter(None, (entry.stated("Flags") or "").split(",")))
         if not hosts:
@@ -58,8 +58,8 @@ def _names(entry: Entry, field: str, unmodelled: list[str]) -> tuple[str, ...]:
     names = [name for name in (entry.stated(field) or "").split(",") if name]
     excluded = [name for name in names if name.startswith("-")]
     if excluded:
-        at = f"reservation {entry.stated('ReservationName')}"
-        unmodelled.append(f"{at}: {field}={','.join(excluded)}: no names are excluded here")
+        owner = f"reservation {entry.stated('ReservationName')}"
+        unmodelled.append(f"{owner}: {field}={','.join(excluded)}: no names are excluded here")
     return tuple(name for name in names if not name.startswith("-"))
 
 

@@ -176,13 +176,13 @@ def _parameters(configuration: Configuration) -> Iterator[str]:
 def _parts(settings: Settings) -> Iterator[str]:
     """Of the settings that are followed, the values that are not."""
     for name, value in settings.SchedulerParameters.items():
-        stated = f"SchedulerParameters={name}{'' if value is True else f'={value}'}"
+        assignment = f"SchedulerParameters={name}{'' if value is True else f'={value}'}"
         if name in UNMODELLED_OPTIONS:
-            yield f"{stated}: {UNMODELLED_OPTIONS[name]}"
+            yield f"{assignment}: {UNMODELLED_OPTIONS[name]}"
         elif name not in FOLLOWED_OPTIONS and name.lower() not in CLOCK_ONLY:
             close = get_close_matches(name, [*FOLLOWED_OPTIONS, *UNMODELLED_OPTIONS, *CLOCK_ONLY], n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
-            yield f"{stated}: is no parameter of Slurm {_VERSION}{hint}, which ignores it"
+            yield f"{assignment}: is no parameter of Slurm {_VERSION}{hint}, which ignores it"
     for word in settings.SelectTypeParameters:
         if word in UNMODELLED_SELECTION:
             yield f"SelectTypeParameters={word}: {UNMODELLED_SELECTION[word]}"

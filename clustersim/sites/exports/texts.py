@@ -92,12 +92,12 @@ def text_of(path: str | Path, *kinds: str) -> Text:
         raise UserError(f"{path}: is empty; write the output of {quoted(_COMMANDS[kinds[0]])} into it")
     line, kind = _kind_of(lines)
     if kind not in kinds:
-        wanted = f"expected the output of {quoted(_COMMANDS[kinds[0]])}"
+        expectation = f"expected the output of {quoted(_COMMANDS[kinds[0]])}"
         if kind is None:
-            raise UserError(f"{path}:{line}: {quoted(lines[0][1].strip())} is not of Slurm; {wanted}")
+            raise UserError(f"{path}:{line}: {quoted(lines[0][1].strip())} is not of Slurm; {expectation}")
         option = f"; give it with {_OPTIONS[kind]}" if kind in _OPTIONS else ""
         remedy = "; backtest and trace import read logs" if kind == "job" else option
-        raise UserError(f"{path}:{line}: is {_described(kind)}, {wanted}{remedy}")
+        raise UserError(f"{path}:{line}: is {_described(kind)}, {expectation}{remedy}")
     return text
 
 
@@ -170,13 +170,13 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def rows_of(text: Text, *needed: str) -> Iterator[Entry]:
+def rows_of(text: Text, *columns_of_table: str) -> Iterator[Entry]:
     """The rows of a table whose cells are separated by |, by the names of its columns. UserError for a table
     without these columns, and for a row with another number of cells.
     """
     line, header = text.lines[0]
     columns = [column.strip().lower().replace(" ", "") for column in header.rstrip("|").split("|")]
-    for column in needed:
+    for column in columns_of_table:
         if column.lower() not in columns:
             remedy = (
                 f"columns are {', '.join(header.split('|')[:8])} ...; add it to format=, or leave format= out"

@@ -6,7 +6,9 @@ import pytest
 
 from clustersim.sites import document_of, node_numbers, site_of, summary_of
 from clustersim.sites.exports import SlurmFiles, read_slurm
-from tests.places import SHARED
+from clustersim.sites.exports.parameters import FOLLOWED, FOLLOWED_OPTIONS, FOLLOWED_PRIORITY_FLAGS
+from clustersim.sites.limits import FOLLOWED_LIMITS
+from tests.places import ROOT, SHARED
 
 CONFIG = """\
 Configuration data as of 2026-03-02T08:00:00
@@ -154,6 +156,8 @@ def test_what_is_not_modelled_is_named(exported):
         "Licenses=solver",
         "SchedulerParameters=bf_intervall=3",
         "Gres=shard",
+        "partition gpu",
+        "partition all",
         "partition all",
         "QOS high",
         "reservation maint",
@@ -175,6 +179,15 @@ def test_slurm_conf_states_the_same_site(exported):
         )
     )
     assert replace(written, unmodelled=()) == replace(printed, unmodelled=())
+
+
+def test_what_is_said_to_be_followed_is_in_the_policy():
+    """A name that the policy no longer reads must not be said to be followed."""
+    files = [ROOT / "policies/slurm.py", *(ROOT / "policies/slurmctld").glob("*.py")]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    names = {*FOLLOWED_OPTIONS, *FOLLOWED_PRIORITY_FLAGS, *FOLLOWED_LIMITS, *FOLLOWED}
+    beside = {"ClusterName", "AuthInfo", "SelectTypeParameters"}  # name, requeue_delay, cores of nodes
+    assert {name for name in names if name not in text} <= beside
 
 
 @pytest.mark.parametrize("run", ["site-1", "tiers-1"])
