@@ -1,5 +1,6 @@
 """`import_log` with the options of reading as keywords, as tests write them."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from traces import Job
 from traces.logs import ReadOptions
 from traces.logs import import_log as _import_log
 
-_READING = ("log_format", "columns", "time_unit", "tenant", "time_zone", "speeds", "work_of", "host")
+_READING = tuple(field.name for field in fields(ReadOptions))
 
 
 def import_log(path: str | Path, **options: Any) -> tuple[list[Job], dict[str, Any]]:

@@ -34,6 +34,7 @@ _RESTARTED_WITHIN_S = 60.0  # of the end of any other run of the same user and n
 _TOGETHER_S = 60.0  # components of one job start within this time
 _STATUS = re.compile(r"\([^)]*\)")
 _COMPONENT = re.compile(r"(.+)\+(\d+)", re.ASCII)
+_BETWEEN = re.compile(r"[:,?+]")  # what no id may hold that a dependency names
 _MOST_NAMED = 5
 _DATED_S = 1e8  # a clock that reads more than this counts from 1970
 
@@ -315,7 +316,9 @@ def _with_own_ids(rows: LogRows, zone: tzinfo) -> tuple[list[LoggedJob], _Ids]:
 def _moment(time_s: float, zone: tzinfo) -> str:
     if time_s < _DATED_S:
         return f"{time_s:.15g}"
-    return datetime.fromtimestamp(time_s, zone).strftime("%Y-%m-%dT%H:%M:%S")
+    return datetime.fromtimestamp(time_s, zone).strftime(
+        "%Y-%m-%dT%H%M%S"
+    )  # colons are between the jobs of a dependency
 
 
 def _with_dependencies(rows: LogRows, own_ids: _Ids) -> list[LoggedJob]:
@@ -404,11 +407,12 @@ class _Names:
         """The id of the job or the array that a dependency of a job names; None if it is not in the log."""
         key = job.cluster, name
         job_id = self._arrays.get(key) or self._ids.get(key) or self._numbers.get(key)
-        if job_id is None or job_id == job.job_id:
+        if job_id is None:
             return None
-        submissions = self._own_ids.get((job.cluster, job_id.partition("@")[0]), ())
+        submissions = self._own_ids.get((job.cluster, job_id.partition("@")[0]), [(0.0, job_id)])
         earlier_ids = [own_id for submit_s, own_id in submissions if submit_s <= job.submit_s]
-        return earlier_ids[-1] if earlier_ids else job_id
+        other_ids = [own_id for own_id in earlier_ids if own_id != job.job_id]
+        return other_ids[-1] if other_ids and not _BETWEEN.search(other_ids[-1]) else None
 
 
 def _plain(job: LoggedJob, name: str) -> str:
