@@ -36,6 +36,7 @@ from .rules import (
     PlansOnNetwork,
     RecordsMatchLog,
     ReservationsKept,
+    RunsAsStated,
     ServicesLeave,
     SharersAsSlow,
     SummaryMatchesRecords,
@@ -43,6 +44,7 @@ from .rules import (
     TraceMatches,
     UsageMatchesLog,
     counted,
+    states_runs,
 )
 from .settings import (
     has_reclaims,
@@ -118,6 +120,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(plans, expected=speeds, rows=run.plans, complete=complete),
         ServicesLeave,
         partial(SharersAsSlow, expected=speeds, manifest=manifest, complete=complete),
+        *([] if isinstance(jobs, str) or not states_runs(jobs) else [partial(RunsAsStated, trace=jobs)]),
         partial(TraceMatches, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
         partial(ManifestConsistent, manifest=manifest, until_s=until_s, speeds=speeds),
         partial(RecordsMatchLog, tally=tally, submitted=_submitted(manifest)),

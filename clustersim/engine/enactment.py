@@ -79,9 +79,10 @@ class Enactment:
                 self.preempt(active)
             else:
                 self._allocate(job, active, placement, now, speeds.pop(active, None))
-        for job, withdrawal in withdrawals.items():
-            if job not in changes:
-                self._withdraw(job, active_of(job), withdrawal, now)
+        if withdrawals:
+            for job, withdrawal in withdrawals.items():
+                if job not in changes:
+                    self._withdraw(job, active_of(job), withdrawal, now)
         # The other speeds are those of jobs that stay, but share links or GPUs with jobs that moved.
         self._change_speeds(speeds)
         for job in changed_jobs:
@@ -209,8 +210,9 @@ class Enactment:
             self._facts.running[job] = active.generation
             if active.start_s is None:
                 active.start_s = now
-                for observe in self._world.on_start:
-                    observe(active)
+                if self._world.on_start:
+                    for observe in self._world.on_start:
+                        observe(active)
         if self._prices is not None:
             active.set_price(self._prices[self._facts.cluster.type_of(placement[0][0])])
         if unit_s is None:

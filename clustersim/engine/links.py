@@ -71,9 +71,29 @@ class Links:
         self._unstarted.update(self._names_of)
         self._targets = {name: _Target(count) for name, count in counts.items()}
 
-    def knows(self, name: str) -> bool:
-        """Whether the trace has a job or an array of this name."""
-        return name in self._targets
+    def dependencies_of(self, job: Job) -> tuple[tuple[Dependency, ...], bool, list[str]]:
+        """The dependencies of a job on jobs of the trace, whether one of them is enough, and the names that
+        the trace does not have, of which dependencies count as fulfilled.
+        """
+        dependencies, is_any = parse_dependencies(job.depends or "")
+        unknown_names = [name for d in dependencies for name in d.jobs if name not in self._targets]
+        known = tuple(d for d in dependencies if not d.jobs or any(name in self._targets for name in d.jobs))
+        return (() if is_any and unknown_names else known), is_any, unknown_names
+
+    def status_of_all(
+        self, dependencies: Sequence[Dependency], is_any: bool, job: Job, order: int, now: float
+    ) -> tuple[str, float]:
+        """Whether the dependencies of a job are fulfilled; if that is to be seen, when to ask again, infinite
+        if an event decides. `is_any`: one of them is enough. `order`: of its submission.
+        """
+        answers = [self.status(dependency, job, order, now) for dependency in dependencies]
+        statuses = [status for status, _ in answers]
+        decisive, other = (FULFILLED, NEVER) if is_any else (NEVER, FULFILLED)
+        if decisive in statuses:
+            return decisive, now
+        if all(status == other for status in statuses):
+            return other, now
+        return WAITING, min((at_s for status, at_s in answers if status == WAITING), default=inf)
 
     def add_namesake(self, job: Job, order: int) -> None:
         """A job of a name of singletons is in the system from now on. `order`: of its submission."""

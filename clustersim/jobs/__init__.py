@@ -8,7 +8,9 @@
 | `Loads` | protocol: the loads of checkpoints from a storage that jobs share |
 | `Phases` | a part of a job: its phases, in which it trains with other batches |
 | `Eligibility` | a part of a job: when it was held, what it lost in runs ahead of its last one |
-| `EarlierRun` | one of these runs |
+| `EarlierRun`, `earlier_runs_of` | one of these runs; those of a job of the trace |
+| `eligible_from_s`, `stops_at_limit` | when a job may run by its trace; whether its time limit may stop it |
+| `AS_LOGGED` | the end of the reason for which a job begins anew that did so in its log |
 
 Why
 - Progress is a straight line between two changes of speed. It is integrated when the line ends, or looked
@@ -23,5 +25,18 @@ from .active import LEAST_LEFT, ActiveJob
 from .checkpoints import Checkpoints, Loads
 from .eligibility import EarlierRun, Eligibility
 from .phases import Phases
+from .statements import AS_LOGGED, earlier_runs_of, eligible_from_s, stops_at_limit
 
-__all__ = ["LEAST_LEFT", "ActiveJob", "Checkpoints", "EarlierRun", "Eligibility", "Loads", "Phases"]
+__all__ = [
+    "AS_LOGGED",
+    "LEAST_LEFT",
+    "ActiveJob",
+    "Checkpoints",
+    "EarlierRun",
+    "Eligibility",
+    "Loads",
+    "Phases",
+    "earlier_runs_of",
+    "eligible_from_s",
+    "stops_at_limit",
+]

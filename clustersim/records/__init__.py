@@ -40,7 +40,7 @@
 | `SERVED` | the event and the state of an instance of a service whose time is over |
 | `DECLINED`, `GIVEN_UP` | how a reason begins: the policy rejected the job; failures stopped it too often |
 | `CANCELLED`, `NEVER_ELIGIBLE` | likewise: of a job that was cancelled; whose dependencies never came true |
-| `OVER_LIMIT` | likewise: of a job that ran for as long as it may |
+| `OVER_LIMIT`, `STATED_ENDS` | likewise: of a job that ran for as long as it may; these three |
 
 | recording | |
 |---|---|
@@ -104,6 +104,7 @@ from .records import (
     RESTART,
     SERVED,
     START,
+    STATED_ENDS,
     STATES,
     SUBMIT,
     UNFINISHED,
@@ -153,6 +154,7 @@ __all__ = [
     "RESTART",
     "SERVED",
     "START",
+    "STATED_ENDS",
     "STATES",
     "STOPPED",
     "SUBMIT",

@@ -42,6 +42,7 @@ __all__ = [
     "RESTART",
     "SERVED",
     "START",
+    "STATED_ENDS",
     "STATES",
     "SUBMIT",
     "UNFINISHED",
@@ -91,6 +92,7 @@ GIVEN_UP = "given up"
 """The beginning of the reason of a job that is given up, because failures stopped it too often."""
 
 CANCELLED, NEVER_ELIGIBLE, OVER_LIMIT = "cancelled by", "never eligible", "stopped at its time limit"
+STATED_ENDS = (CANCELLED, NEVER_ELIGIBLE, OVER_LIMIT)
 """The beginnings of the reasons of jobs that fail as their trace or the policy says, without any failure."""
 
 

@@ -8,6 +8,7 @@
 | `OutagesAsDrawn` | nodes go out of service and come back when seed and calendar say so |
 | `PlansAsPredicted` | jobs run at the speeds of their plans, on an ideal network |
 | `PlansOnNetwork` | jobs run at the speeds that their placement and shared links leave them |
+| `RunsAsStated` | jobs begin, end and begin anew when their trace says so |
 | `ServicesLeave` | instances of services leave when their time is over |
 | `SharersAsSlow` | jobs that share a GPU run as fast as the others on it let them |
 | `TraceMatches` | the records are those of the jobs of the trace |
@@ -19,6 +20,7 @@
 | `SummaryMatchesRecords` | summary.json follows from the records and snapshots |
 | `better_than` | not a rule: the results of a run that are better than its bound |
 | `Tally` | not a rule: job records, with the numbers that several rules need from the first iteration |
+| `states_runs` | not a rule: whether a trace states when, where or how often jobs run |
 | `counted` | not a rule: an iteration over records that also collects their columns |
 """
 
@@ -29,8 +31,8 @@ from .network import PlansOnNetwork
 from .nodes import RULES
 from .plans import PlansAsPredicted
 from .records import RecordsMatchLog, Tally, UsageMatchesLog, counted
-from .services import ServicesLeave
 from .sharing import SharersAsSlow
+from .stated_runs import RunsAsStated, ServicesLeave, states_runs
 from .summary import SummaryMatchesRecords
 from .trace import TraceMatches
 
@@ -45,6 +47,7 @@ __all__ = [
     "PlansOnNetwork",
     "RecordsMatchLog",
     "ReservationsKept",
+    "RunsAsStated",
     "ServicesLeave",
     "SharersAsSlow",
     "SummaryMatchesRecords",
@@ -53,4 +56,5 @@ __all__ = [
     "UsageMatchesLog",
     "better_than",
     "counted",
+    "states_runs",
 ]

@@ -11,18 +11,16 @@ from clustersim.failures import Failures
 from clustersim.overheads import SharedStorage
 from clustersim.records import (
     ALLOCATES,
-    CANCELLED,
     FAIL,
     GIVEN_UP,
     INTERRUPT,
     LOADED,
-    NEVER_ELIGIBLE,
     NODE_DOWN,
     NODE_EVENTS,
     NODE_UP,
-    OVER_LIMIT,
     RATE,
     REPLAN,
+    STATED_ENDS,
     SUBMIT,
     EventRecord,
 )
@@ -31,9 +29,6 @@ from itertime.io import shown
 from .jobs import JOB_RULES
 
 __all__ = ["RULES"]
-
-_STATED_ENDS = (CANCELLED, NEVER_ELIGIBLE, OVER_LIMIT)
-"""How the reason of a failure begins that the trace states, or the policy."""
 
 
 class NodesInService(Rule):
@@ -67,7 +62,7 @@ class NodesInService(Rule):
             if failures > self._retries >= 0:
                 text = f"{kind} of job {event.job_id}, which {failures} failures have stopped"
                 self.report_at(i, event, text)
-        elif kind == INTERRUPT or not event.detail.startswith(_STATED_ENDS):
+        elif kind == INTERRUPT or not event.detail.startswith(STATED_ENDS):
             self._check_end(i, event, job)
 
     def _check_end(self, i: int, event: EventRecord, job: JobHistory) -> None:

@@ -19,6 +19,7 @@ from clustersim.records import (
     GIVEN_UP,
     NOTE,
     REJECTED,
+    STATED_ENDS,
     UNFINISHED,
     EventRecord,
     JobRecord,
@@ -182,6 +183,8 @@ class TraceMatches(Rule):
         else:
             work = job.iterations if job.kind == "iterations" else job.duration_s
             assert work is not None
+            if job.kind == "duration" and job.phases is None:
+                work += job.suspended_s or 0.0
             # Where jobs are sent to a cluster of a fleet, its own offer counts.
             expected_requests = [
                 (n := offer.requested, work * offer.curve.work_s(n))
@@ -207,6 +210,8 @@ class TraceMatches(Rule):
     def _wrong_end(self, job: Job, record: JobRecord) -> str:
         """What is wrong with the state or the reason of a record, if anything."""
         failures = self.evidence.failures
+        if record.state == FAILED and record.reason.startswith(STATED_ENDS):
+            return ""  # see `RunsAsStated`
         if record.state == REJECTED and record.isolated_s is not None:
             declined = record.reason.partition("; ")[0] == DECLINED
             return "" if declined else f"it can run, and is rejected: {shown(record.reason)}"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from itertools import pairwise
 from math import inf
 from typing import cast
 
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
-from clustersim.engine.links import FULFILLED, NEVER, WAITING, Links, Namesake, namesake_of
+from clustersim.engine.links import FULFILLED, NEVER, Links, Namesake, namesake_of
 from clustersim.engine.world import World
-from clustersim.jobs import ActiveJob, EarlierRun
+from clustersim.jobs import ActiveJob, earlier_runs_of, eligible_from_s, stops_at_limit
 from clustersim.records import (
     CANCELLED,
     FINISHED,
@@ -20,14 +19,11 @@ from clustersim.records import (
     SERVED,
     JobRecord,
 )
-from traces.attempts import parse_attempts
-from traces.dependencies import Dependency, parse_dependencies
+from traces.dependencies import Dependency
 from traces.job import Job
 
-__all__ = ["StatedRuns", "earlier_runs_of", "eligible_from_s", "stops_at_limit"]
+__all__ = ["StatedRuns"]
 
-_SHORTEST_RUN_S = 1e-6  # no table resolves shorter ones
-_PREEMPTED = "PREEMPTED"
 _COLUMNS: tuple[str, ...] = (
     "begin_s", "eligible_s", "cancel_s", "time_limit_s", "depends", "array_limit", "attempts", "suspended_s",
 )  # fmt: skip
@@ -107,20 +103,14 @@ class StatedRuns:
         fulfilled, which a note says.
         """
         job, links = active.job, self._links
-        if job.depends is None:
+        if job.depends is None or links is None:
             return (), False
-        dependencies, is_any = parse_dependencies(job.depends)
-        unknown_names = [
-            name for d in dependencies for name in d.jobs if links is None or not links.knows(name)
-        ]
+        dependencies, is_any, unknown_names = links.dependencies_of(job)
         if unknown_names:
             names = ", ".join(unknown_names[:3]) + (", ..." if len(unknown_names) > 3 else "")
             text = f"depends on what the trace lacks, which counts as fulfilled: {names}"
             self._held_jobs.note(active, text)
-            if is_any:
-                return (), False
-        known = [d for d in dependencies if not d.jobs or not all(name in unknown_names for name in d.jobs)]
-        return (tuple(known), is_any) if links is not None else ((), False)
+        return dependencies, is_any
 
     def _names_in(self, active: ActiveJob, hold: _Hold) -> list[str | Namesake]:
         """What a held job waits for."""
@@ -141,14 +131,7 @@ class StatedRuns:
     def _status(self, active: ActiveJob, hold: _Hold, now: float) -> tuple[str, float]:
         """Whether the dependencies of a job are fulfilled, and when to ask again; infinite: at an event."""
         assert self._links is not None
-        answers = [self._links.status(d, active.job, active.order, now) for d in hold.dependencies]
-        statuses = [status for status, _ in answers]
-        decisive, other = (FULFILLED, NEVER) if hold.is_any else (NEVER, FULFILLED)
-        if decisive in statuses:
-            return decisive, now
-        if all(status == other for status in statuses):
-            return other, now
-        return WAITING, min((at_s for status, at_s in answers if status == WAITING), default=inf)
+        return self._links.status_of_all(hold.dependencies, hold.is_any, active.job, active.order, now)
 
     # The tasks of arrays
 
@@ -290,41 +273,3 @@ class _Array:
     def __init__(self) -> None:
         self.tasks: set[str] = set()
         self.queue: list[tuple[int, ActiveJob]] = []
-
-
-def eligible_from_s(job: Job) -> float:
-    """The time before which a job is not eligible, by its begin time; by its log, where nothing that the
-    trace states explains when the job became eligible.
-    """
-    if job.begin_s is not None:
-        return job.begin_s
-    if job.eligible_s is None or job.depends is not None or job.array_limit is not None:
-        return job.submit_s
-    if job.attempts is not None and job.eligible_s > parse_attempts(job.attempts)[0].start_s:
-        return job.submit_s  # it is that of a later run
-    return job.eligible_s
-
-
-def stops_at_limit(job: Job) -> bool:
-    """Whether the time limit of a job may stop it: not if its state says how it ended in its log, which its
-    duration then includes.
-    """
-    return job.time_limit_s is not None and job.state is None
-
-
-def earlier_runs_of(job: Job, replays_preemptions: bool) -> list[EarlierRun]:
-    """The logged runs of a job ahead of its last one. Only a job of a stated duration has any: those of a job
-    that states its work, or phases, are not repeated.
-    """
-    if job.attempts is None or job.kind != "duration" or job.phases is not None:
-        return []
-    attempts = parse_attempts(job.attempts)
-    runs = []
-    for attempt, successor in pairwise(attempts):
-        if attempt.run_s < _SHORTEST_RUN_S or (attempt.state == _PREEMPTED and not replays_preemptions):
-            continue
-        pause_s = 0.0
-        if job.eligible_s is not None and attempt.end_s < job.eligible_s <= successor.start_s:
-            pause_s = job.eligible_s - attempt.end_s
-        runs.append(EarlierRun(attempt.run_s, f"{attempt.state}, as logged", pause_s))
-    return runs
