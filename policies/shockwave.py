@@ -18,6 +18,7 @@ __all__ = ["Shockwave"]
 _BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _ORIGIN = 1e-6  # the share at which the logarithm of no progress is taken
 _LOGS = np.log(np.maximum(_BASES, _ORIGIN))
+_NEWS = ("submitted", "finished", "phase", "interrupted", "eligible")
 _STEEPEST = (_LOGS[1] - _LOGS[0]) / _BASES[1]
 
 
@@ -70,9 +71,10 @@ class Shockwave(Scheduler):
 
     def schedule(self, state: State) -> Proposal:
         for event in state.events:
-            if event.job is not None and event.kind in ("submitted", "finished", "phase", "interrupted"):
+            if event.job is not None and event.kind in _NEWS:
                 self._rounds_left = 0  # the market has changed: plan anew in the next round
-                if event.kind == "finished":
+                is_held = event.kind == "interrupted" and event.job not in state.pending
+                if event.kind == "finished" or (is_held and not event.job.running):
                     for table in (self._standing, self._planned, self._ran):
                         table.pop(event.job, None)
                 else:

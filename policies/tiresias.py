@@ -117,7 +117,8 @@ class Tiresias(Scheduler):
     def _move(self, job: JobView, place: Place, state: State) -> None:
         """Give a waiting job another place."""
         self._places[job] = place
-        state.pending_by(self._standing).rerank(job)
+        if job in state.pending:  # not one that was requeued and is held
+            state.pending_by(self._standing).rerank(job)
 
     def _regroup(self, proposal: Proposal, state: State) -> None:
         """In every queue, put the jobs that run from now on before those that wait, else in their order."""

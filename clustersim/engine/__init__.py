@@ -4,7 +4,7 @@
 |---|---|
 | `Simulation` | one run of one policy over jobs in order of submission: `run` fills the recorder |
 | `RunSetup` | what a simulation needs beside its jobs: cluster, policy, speeds, overheads, failures, ... |
-| `Links`, `links_of`, `namesake_of` | the jobs that dependencies of a trace name, and how far they are |
+| `Links`, `links_of` | the jobs that dependencies of a trace name, and how far they are |
 | `NEVER` | the status of dependencies that cannot be fulfilled |
 | `PolicyCalls` | calls a policy and turns its mistakes into PolicyErrors that name the place |
 
@@ -23,9 +23,9 @@ Why
 - A job that can run on no GPU count of the cluster is rejected, with the reason in its record.
 """
 
-from .links import NEVER, Links, links_of, namesake_of
+from .links import NEVER, Links, links_of
 from .policy_calls import PolicyCalls
 from .setup import RunSetup
 from .simulation import Simulation
 
-__all__ = ["NEVER", "Links", "PolicyCalls", "RunSetup", "Simulation", "links_of", "namesake_of"]
+__all__ = ["NEVER", "Links", "PolicyCalls", "RunSetup", "Simulation", "links_of"]

@@ -12,7 +12,7 @@ from clustersim.gctuning import collect_less_often
 from traces.estimates import Predictor
 from traces.job import Job
 
-from .links import Links
+from .links import Links, TasksOfArray
 
 __all__ = ["Arrivals", "Clock", "Course", "Due"]
 
@@ -46,10 +46,12 @@ class Arrivals:
 
     `next`: the next job to be submitted, None after the last. `predictor`: of their run times, if these are
     predicted. `links`: the dependencies between them, which a feature keeps; None if there are none.
+    `arrays`: the tasks of arrays by their names, which it keeps, too.
     """
 
     def __init__(self, jobs: Iterable[Job], predictor: Predictor | None = None, links: Links | None = None):
         self.predictor, self.links = predictor, links
+        self.arrays: dict[str, TasksOfArray] = {}
         self._jobs = iter(jobs)
         self.next = next(self._jobs, None)
         self._order = 0

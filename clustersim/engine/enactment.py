@@ -110,11 +110,10 @@ class Enactment:
         self._let_go(active)
         self._recorder.event(now, REQUEUE, active.job.job_id, overhead_s=lost_s, detail=reason)
         if eligible_in_s > 0.0:
-            world.tell(Event("finished", view))
             self.held_jobs.hold(active, "requeued", now + eligible_in_s)
         else:
             world.policy.add_waiting(view)
-            world.tell(Event("interrupted", view))
+        world.tell(Event("interrupted", view))
 
     def end_run(self, active: ActiveJob) -> None:
         """A run of a job, just settled, is over that was not its last: the job begins anew."""

@@ -49,7 +49,7 @@ class HeldJobs:
             world.submitted.append(active)
         else:
             world.policy.add_waiting(view)
-            world.tell(Event("submitted", view))
+            world.tell(Event("eligible", view))
 
     def leave(self, active: ActiveJob, reason: str) -> None:
         """A held job leaves the system for good."""

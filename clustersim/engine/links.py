@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
+from typing import Any
 
 from clustersim.failures import ended_badly
+from clustersim.jobs import ActiveJob
 from traces.dependencies import Dependency, parse_dependencies
 from traces.job import Job
 from traces.native import StoredJobs
 
-__all__ = ["FULFILLED", "NEVER", "WAITING", "Links", "Namesake", "links_of", "namesake_of"]
+__all__ = ["FULFILLED", "NEVER", "WAITING", "Links", "Namesake", "TasksOfArray", "links_of", "namesake_of"]
 
 WAITING, FULFILLED, NEVER = "waiting", "fulfilled", "never"
 
@@ -18,9 +20,9 @@ Namesake = tuple[str, str]
 """The user and the name of a job, which singletons share."""
 
 
-def namesake_of(job: Job) -> Namesake:
-    """The user and the name of a job; a job without a name has the empty one."""
-    return job.user or job.tenant, job.name or ""
+def namesake_of(job: Job) -> Namesake | None:
+    """The user and the name of a job; None for a job without a name, which has no namesakes."""
+    return None if job.name is None else (job.user or job.tenant, job.name)
 
 
 class _Target:
@@ -37,6 +39,18 @@ class _Target:
         self.ended_badly, self.started_s = False, -inf
 
 
+class TasksOfArray:
+    """`eligible`: the ids of those that may run, or run. `queue`: those that wait for their places, as a heap
+    by the order of submission, each with the feature of its cluster that holds it.
+    """
+
+    __slots__ = ("eligible", "queue")
+
+    def __init__(self) -> None:
+        self.eligible: set[str] = set()
+        self.queue: list[tuple[int, ActiveJob, Any]] = []
+
+
 class Links:
     """The jobs of a trace that dependencies name, with what has become of them in a run.
 
@@ -48,9 +62,10 @@ class Links:
         parsed = [parse_dependencies(job.depends or "")[0] for job in dependents]
         names = {name for dependencies in parsed for d in dependencies for name in d.jobs}
         self.namesakes = {
-            namesake_of(job)
+            namesake
             for job, dependencies in zip(dependents, parsed, strict=True)
             if any(dependency.kind == "singleton" for dependency in dependencies)
+            and (namesake := namesake_of(job)) is not None
         }
         self._names_of: dict[str, tuple[str, ...]] = {}
         self._failed_in_log: set[str] = set()
@@ -96,9 +111,13 @@ class Links:
         return WAITING, min((at_s for status, at_s in answers if status == WAITING), default=inf)
 
     def add_namesake(self, job: Job, order: int) -> None:
-        """A job of a name of singletons is in the system from now on. `order`: of its submission."""
-        key = self._namesake_of[job.job_id] = namesake_of(job)
-        self._live[key][job.job_id] = order
+        """A job is in the system from now on, of which a singleton may be a namesake. `order`: of its
+        submission.
+        """
+        namesake = namesake_of(job)
+        if namesake in self._live:
+            self._namesake_of[job.job_id] = namesake
+            self._live[namesake][job.job_id] = order
 
     def start(self, job_id: str, now: float) -> tuple[str, ...]:
         """A job has started, or has left without a start. Returns the names under which jobs wait for it."""
@@ -132,7 +151,8 @@ class Links:
         known.
         """
         if dependency.kind == "singleton":
-            live = self._live[namesake_of(job)]
+            namesake = namesake_of(job)
+            live = {} if namesake is None else self._live[namesake]
             waits = any(earlier < order for earlier in live.values())
             return (WAITING, inf) if waits else (FULFILLED, now)
         targets = [self._targets[name] for name in dependency.jobs if name in self._targets]
@@ -141,7 +161,8 @@ class Links:
                 return WAITING, inf
             at_s = max((target.started_s for target in targets), default=-inf) + dependency.delay_s
             return (WAITING, at_s) if at_s > now else (FULFILLED, now)
-        return _status_of_ends(dependency.kind, targets), now
+        status = _status_of_ends(dependency.kind, targets)
+        return status, inf if status == WAITING else now
 
 
 def _status_of_ends(kind: str, targets: Sequence[_Target]) -> str:

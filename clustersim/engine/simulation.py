@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import simpy
 
-from clustersim.jobs import ActiveJob
+from clustersim.jobs import ActiveJob, Eligibility
 from clustersim.records import REJECTED, SUBMIT, MemoryRecorder, Recorder, as_row
 from clustersim.scheduler import Event, JobView
 from clustersim.scheduler.cluster_state import ClusterState, GpuSharing
@@ -142,9 +142,16 @@ class Simulation(Course):
         world.last_event_s, world.wake_ups = now, 0
         world.decide_at_this_instant(now)
 
-    def submit(self, job: Job, order: int, note: str = "", again: bool = False) -> None:
+    def submit(
+        self,
+        job: Job,
+        order: int,
+        note: str = "",
+        again: bool = False,
+        eligibility: Eligibility | None = None,
+    ) -> None:
         """A job arrives; the next decision admits or declines it. `note`: why it came to this cluster of a
-        fleet. `again`: it was submitted to another before.
+        fleet. `again`: it was submitted to another before, with this `eligibility`.
         """
         world = self.world
         try:
@@ -162,6 +169,8 @@ class Simulation(Course):
         active = ActiveJob(job, order, best.curve, best.requested, best.note)
         if self._mixed:
             active.offers = offers
+        if eligibility is not None:
+            active.take_over(eligibility)
         if note:
             self.enactment.note(active, note)
         # What the job has beside its work, and whether a feature runs it instead of the policy. Where no

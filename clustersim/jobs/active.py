@@ -400,6 +400,11 @@ class ActiveJob:
             self.eligibility = Eligibility(None)
         self.eligibility.since_s = None
 
+    def take_over(self, eligibility: Eligibility) -> None:
+        """The job, which has not run, was held and became eligible as a job of another cluster."""
+        self.eligibility = eligibility
+        self.since_s = eligibility.first_s or self.since_s
+
     def settle_held(self, now: float) -> None:
         """Book the seconds up to `now` in which the job is held."""
         assert self.eligibility is not None

@@ -176,11 +176,6 @@ class ShapedRoom(LimitedRoom):
             return super().fits(capacity, gpus)
         return self._shape.fits(self.open(capacity))
 
-    def allows(self, placement: Placement) -> bool:
-        """Whether a placement has the shape, or another number of GPUs."""
-        counts = sorted((count for _, count in placement), reverse=True)
-        return sum(counts) != self._shape.gpus or counts == self._shape.counts
-
     def _place_among(self, nodes: FreeNodesByLeaf, gpus: int, neighbours: Placement) -> Placement | None:
         if gpus != self._shape.gpus:
             return super()._place_among(nodes, gpus, neighbours)

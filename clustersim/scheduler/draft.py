@@ -9,7 +9,7 @@ from typing import Self
 from clustersim.cluster import Capacity, CapacityIfStopped, Placement, SharedPlacement, nodes_of
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
-from clustersim.placement import Room, ShapedRoom, SharedGpuRoom
+from clustersim.placement import Room, SharedGpuRoom
 from itertime.errors import UnknownName
 
 from .cluster_state import ClusterState
@@ -146,8 +146,9 @@ class Draft:
 
         `gpu_type` asks for GPUs of that type. If None, the job gets the first of its `gpu_types` with room,
         and waits where all of those are slower than the run's `type_slowdown` allows.
-        `on` asks for exactly this placement. A job that was stopped in this draft gets its own GPUs back if
-        they are still free; in reality nothing happens to it then.
+        `on` asks for exactly this placement, also where the job asks for another number of nodes. A job that
+        was stopped in this draft gets its own GPUs back if they are still free; in reality nothing happens to
+        it then.
         `until_s`: when the policy expects the job to end. It then gets no GPUs of nodes that are planned to
         be closed to it before that, by reservations or by a calendar.
         """
@@ -338,11 +339,7 @@ class Draft:
         return placement
 
     def _check_open(self, job: JobView, room: Room, placement: Placement, held: Placement) -> None:
-        """PolicyError for GPUs on nodes that are closed to the job, except those of `held`, and for a number
-        of nodes that the job does not ask for.
-        """
-        if isinstance(room, ShapedRoom) and not room.allows(placement):
-            raise PolicyError(f"start(job {job.id}, on={placement}): it asks for {active_of(job).shape}")
+        """PolicyError for GPUs on nodes that are closed to the job, except those of `held`."""
         closed = room.closed
         for node, count in placement if closed else ():
             if closed >> node & 1 and (node, count) not in held:

@@ -142,8 +142,8 @@ class Proposal(Draft):
 
     def requeue(self, job: JobView, eligible_in_s: float = 0.0) -> None:
         """Take the GPUs from a running job, which loses all of its work, saved or not, and begins anew. It is
-        eligible again in `eligible_in_s` seconds; until then the policy does not see it. Its next start is a
-        restart. To policies the job has `finished` if it is held, and is `submitted` again.
+        eligible again in `eligible_in_s` seconds; until then it neither waits nor runs. Its next start is a
+        restart. The policy is told that the job was `interrupted`, and after a hold that it is `eligible`.
 
         PolicyError for a job that does not run, and for a time that is none.
         """

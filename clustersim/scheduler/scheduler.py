@@ -91,6 +91,8 @@ class Event(NamedTuple):
     | woken | none: the proposal's `wake_at` has come | |
     | node_down, node_up | none | the node that is out of service from now on, or back |
     | interrupted | the job that lost its GPUs and unsaved work and now waits | the node that failed |
+    |  | likewise for one that was requeued, and lost all of its work; it may be held first | none |
+    | eligible | the job that was requeued and held, and now waits | |
     | stopped | the job that lost its GPUs and waits, with its progress | the node planned to be down |
     |  | likewise for a service that needs its GPUs | none |
     | reclaim_notice | none | the node that is to be reclaimed, see `State.leaving` |

@@ -25,7 +25,7 @@ import yaml
 
 import clustersim
 from clustersim.audit import check_run_folder, replay
-from clustersim.records import Run
+from clustersim.records import STATED_ENDS, Run
 from clustersim.rundir.csv_out import EVENTS, csv_text
 from clustersim.runs import Trace
 from traces.job import Job
@@ -168,7 +168,11 @@ def _check_ends(run: Run, settings: Mapping[str, Any]) -> None:
     removed = {entry["remove"] for entry in entries if "remove" in entry}
     if "until_s" in settings or removed - {entry["add"] for entry in entries if "add" in entry}:
         allowed.add("unfinished")
-    endless = [(record.job_id, record.state) for record in run.jobs if record.state not in allowed]
+    endless = [
+        (record.job_id, record.state)
+        for record in run.jobs
+        if record.state not in allowed and not record.reason.startswith(STATED_ENDS)
+    ]
     if endless:
         raise Fault("jobs that should have ended", str(endless))
 

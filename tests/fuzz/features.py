@@ -170,6 +170,56 @@ def kinds_of_jobs(scene: Scene) -> None:
         job["min_gpus"], job["max_gpus"] = 1, max(job["gpus"], scene.random.choice((2, 4, 8)))
 
 
+def holds(scene: Scene) -> None:
+    """Begin times, eligibility as logged, dependencies on earlier jobs, and arrays of few tasks at a time."""
+    random = scene.random
+    for i, job in enumerate(scene.jobs):
+        if job.get("service"):
+            continue
+        job["user"], job["name"] = random.choice("uvw"), random.choice(("x", None))
+        later_s = round(job["submit_s"] + random.uniform(0, 200), 3)
+        kind = random.choice(("begin", "eligible", "depends", "array", "", ""))
+        if kind == "begin":
+            job["begin_s"] = random.choice((0.0, later_s))
+        elif kind == "eligible":
+            job["eligible_s"] = later_s
+        elif kind == "array":
+            job["array_id"], job["array_limit"] = random.choice("AB"), random.choice((1, 2))
+        elif kind == "depends" and i:
+            names = [f"j{random.randrange(i)}" for _ in range(random.choice((1, 2)))]
+            kinds = ("after", "afterok", "afterany", "afternotok", "singleton")
+            chosen = [random.choice(kinds) for _ in names]
+            words = [k if k == "singleton" else f"{k}:{name}" for k, name in zip(chosen, names, strict=True)]
+            job["depends"] = random.choice(",?").join(words)
+
+
+def stated_ends(scene: Scene) -> None:
+    """Jobs that are cancelled while they wait, stopped at a limit, suspended, or ran more than once."""
+    random = scene.random
+    for job in scene.some(scene.jobs, 0.7):
+        if job.get("service"):
+            continue
+        kind = random.choice(("cancel", "limit", "attempts", "suspended"))
+        if kind == "cancel":
+            job["cancel_s"] = round(job["submit_s"] + random.uniform(0, 100), 3)
+        elif kind == "limit":
+            job["time_limit_s"] = random.choice((10.0, 30.0, 300.0))
+        elif kind == "attempts":
+            pause_s = random.choice((0, 40))
+            job["attempts"] = f"2000-2030:PREEMPTED 2100-2110:NODE_FAIL {2110 + pause_s}-2200:COMPLETED"
+            job["eligible_s"] = 2110.0 + pause_s if pause_s else None
+        elif "iterations" not in job:
+            job["suspended_s"] = 12.5
+
+
+def node_shapes(scene: Scene) -> None:
+    """Jobs that ask for a number of nodes."""
+    for job in scene.some(scene.jobs, 0.6):
+        if job.get("gpu_fraction") is None:
+            job["nodes"] = scene.random.choice((1, 2, 3, job["gpus"]))
+            job["nodes"] = min(job["nodes"], job["gpus"])
+
+
 # Clusters
 
 
@@ -334,7 +384,8 @@ FEATURES: dict[str, Callable[[Scene], None]] = {
     for feature in (
         gpu_types, node_sizes, fleet, routing, tiers, contention,  # first: others look at their nodes
         deadlines, wrong_statements, tenants, user_estimates, parts_of_gpus, phases, batches,
-        host_demands, logged_ends, kinds_of_jobs, sharing, services, overheads, shared_storage,
+        host_demands, logged_ends, kinds_of_jobs, holds, stated_ends, node_shapes, sharing, services,
+        overheads, shared_storage,
         failures, calendar, removal, spot, reservations, step_times, variability, rounds, estimates,
         predictor, quotas, placements, until, window, bound, planners,
     )

@@ -24,7 +24,7 @@ Row = dict[str, str]
 
 ROUNDING_S = 1e-6
 GIVES = ("start", "restart", "resize", "migrate")
-TAKES = ("preempt", "interrupt", "finish", "fail", "served")
+TAKES = ("preempt", "interrupt", "requeue", "finish", "fail", "served")
 ENDS = ("finish", "fail", "served", "reject")
 COUNTED = {"preempt": "preemptions", "resize": "resizes", "restart": "restarts", "migrate": "migrations",
            "interrupt": "interruptions"}  # fmt: skip
@@ -64,7 +64,7 @@ def place_of(text: str) -> Place:
 @dataclass
 class Span:
     """A time in which nothing changes for a job: from one of its events to the next one, or to the end of
-    the run. `owed_s`: overhead that it had still to pay at the beginning.
+    the run. `owed_s`: overhead that it had still to pay at the beginning. `on_hold`: it was not to be run.
     """
 
     from_s: float
@@ -72,6 +72,7 @@ class Span:
     place: Place
     unit_s: float
     owed_s: float
+    on_hold: bool
 
     @property
     def seconds(self) -> float:
@@ -130,8 +131,13 @@ class Ledger:
         return ((job_id, row) for job_id, row in self.jobs.items() if row["state"] == "finished")
 
     def seconds(self, job_id: str, *, held: bool) -> float:
-        """The seconds that a job was in the system with GPUs, or without."""
-        return fsum(span.seconds for span in self.spans_of.get(job_id, ()) if bool(span.place.gpus) == held)
+        """The seconds that a job was in the system with GPUs, or without though it could be run."""
+        spans = [span for span in self.spans_of.get(job_id, ()) if not span.on_hold]
+        return fsum(span.seconds for span in spans if bool(span.place.gpus) == held)
+
+    def hold_s(self, job_id: str) -> float:
+        """The seconds that a job was in the system and not to be run."""
+        return fsum(span.seconds for span in self.spans_of.get(job_id, ()) if span.on_hold)
 
 
 def _spans(events: list[Row], end_s: float) -> Iterator[Span]:
@@ -151,7 +157,7 @@ def _spans(events: list[Row], end_s: float) -> Iterator[Span]:
             unit_s = float(row["unit_s"])
         from_s = float(row["time_s"])
         to_s = max(end_s, from_s) if following is None else float(following["time_s"])
-        yield Span(from_s, to_s, place, unit_s, owed_s)
+        yield Span(from_s, to_s, place, unit_s, owed_s, kind == "hold")
         owed_s = max(0.0, owed_s - (to_s - from_s))
 
 
@@ -281,8 +287,10 @@ def use_over_time(ledger: Ledger) -> Iterator[str]:
         time_s = float(batch[0]["time_s"])
         for row in batch:
             kind, job_id = row["event"], row["job_id"]
-            if kind == "submit":
+            if kind in ("submit", "eligible"):
                 inside.add(job_id)
+            elif kind == "hold":
+                inside.discard(job_id)
             elif kind in GIVES:
                 places[job_id] = place_of(row["placement"])
             elif kind in TAKES:
@@ -332,6 +340,9 @@ def times_of_jobs(ledger: Ledger) -> Iterator[str]:
     for job_id, row in ledger.jobs.items():
         error = 2 * ROUNDING_S * len(ledger.events_of.get(job_id, ()))
         waits_s, held_s = ledger.seconds(job_id, held=False), ledger.seconds(job_id, held=True)
+        on_hold_s = ledger.hold_s(job_id)
+        if not _near(float(row.get("held_s") or 0), on_hold_s, error):
+            yield f"{job_id} is on hold for {on_hold_s} s, and its record says {row.get('held_s')}"
         lost_s = float(row["lost_s"])
         if row["state"] != "rejected" and not _near(float(row["wait_s"]), waits_s, error):
             yield f"{job_id} waits {waits_s} s, and its record says {row['wait_s']}"
@@ -339,11 +350,11 @@ def times_of_jobs(ledger: Ledger) -> Iterator[str]:
             yield f"{job_id} loses {lost_s} of {held_s} s"
         if row["state"] in ("finished", "served"):
             jct_s = float(row["finish_s"]) - float(row["submit_s"])
-            if not (_near(jct_s, float(row["jct_s"])) and _near(jct_s, waits_s + held_s, error)):
+            if not (_near(jct_s, float(row["jct_s"])) and _near(jct_s, on_hold_s + waits_s + held_s, error)):
                 yield f"{job_id}: {waits_s} s of waits, {held_s} s with GPUs, jct_s={row['jct_s']}"
         if row["start_s"]:
             first = next(event for event in ledger.events_of[job_id] if event["event"] == "start")
-            queue_s = float(first["time_s"]) - float(row["submit_s"])
+            queue_s = float(first["time_s"]) - float(row.get("eligible_s") or row["submit_s"])
             if not (
                 _near(float(row["start_s"]), float(first["time_s"])) and _near(queue_s, float(row["queue_s"]))
             ):
@@ -362,7 +373,12 @@ def work_done(ledger: Ledger) -> Iterator[str]:
         job = ledger.trace[job_id]
         text = job.get("iterations") or job["duration_s"]
         asked = float(text)
-        spans = [span for span in ledger.spans_of[job_id] if span.place.gpus]
+        if not job.get("iterations"):
+            asked += float(job.get("suspended_s") or 0)
+        began_s = max(
+            (float(e["time_s"]) for e in ledger.events_of[job_id] if e["event"] == "requeue"), default=0
+        )
+        spans = [span for span in ledger.spans_of[job_id] if span.place.gpus and span.from_s >= began_s]
         useful_s = ledger.seconds(job_id, held=True) - float(row["lost_s"])
         units = [span.unit_s for span in spans if span.seconds > 0]
         if not units:
@@ -377,6 +393,8 @@ def work_done(ledger: Ledger) -> Iterator[str]:
             if abs(done - asked) > error_s / min(units) + slack:
                 yield f"{job_id} asks for {asked} units, and does {done}"
             lost_s = fsum(span.seconds - span.useful_s for span in spans)
+            if row.get("requeues"):
+                continue  # what was lost ahead of these spans is work, too
             if not _near(lost_s, float(row["lost_s"]), error_s):
                 yield f"{job_id} pays {lost_s} s of overhead, and its record says {row['lost_s']}"
 

@@ -123,7 +123,13 @@ def other_names(run: Scheduled) -> Logs | None:
         return text if text == "default" else text[0] + text
 
     jobs = [
-        replace(job, job_id=f"x{job.job_id}", tenant=named(job.tenant), user=job.user and named(job.user))
+        replace(
+            job,
+            job_id=f"x{job.job_id}",
+            tenant=named(job.tenant),
+            user=job.user and named(job.user),
+            depends=job.depends and re.sub(r"\bj(\d)", r"xj\1", job.depends),
+        )
         for job in run.jobs
     ]
     settings = dict(run.settings)
@@ -157,7 +163,15 @@ def times_doubled(run: Scheduled) -> Logs | None:
     def twice(value: Any) -> Any:
         return value if value is None or isinstance(value, str | bool) else 2 * value
 
-    jobs = [replace(job, **{name: twice(getattr(job, name)) for name in TIMES_OF_JOBS}) for job in run.jobs]
+    jobs = [
+        replace(
+            job,
+            attempts=job.attempts
+            and re.sub(r"[0-9.]+", lambda number: f"{2 * float(number[0])}", job.attempts),
+            **{name: twice(getattr(job, name)) for name in TIMES_OF_JOBS},
+        )
+        for job in run.jobs
+    ]
     settings = {name: twice(value) if name in TIMES else value for name, value in run.settings.items()}
     parameters = signature(find_policy(run.policy)).parameters
     stated = run.settings.get("params", {})
@@ -207,7 +221,10 @@ EXTEND = ("conservative", "easy", "multifactor")
 GUESS = ("least-wait", "fastest", "soonest")
 """Rules of routing for which a job whose run time is unknown takes an hour."""
 TIMES = ("decision_interval_s", "until_s", "warmup_s", "measure_s")
-TIMES_OF_JOBS = ("submit_s", "duration_s", "iterations", "stated_iterations", "deadline_s", "estimate_s")
+TIMES_OF_JOBS = (
+    "submit_s", "duration_s", "iterations", "stated_iterations", "deadline_s", "estimate_s", "begin_s",
+    "eligible_s", "cancel_s", "time_limit_s", "suspended_s",
+)  # fmt: skip
 """With them the work doubles, whose speed stays as it is."""
 
 

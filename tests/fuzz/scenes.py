@@ -84,6 +84,8 @@ def go_together(policy: str, features: Iterable[str]) -> bool:
     )
 
 
+STATED = ("holds", "stated ends", "node shapes")
+"""Features that no drawn scene has, so that the others stay as they are; see `stated`."""
 FIRST_LARGE = 1000
 """The first scene with more features and jobs."""
 
@@ -117,7 +119,7 @@ class Draw:
 
 def drawn(number: int) -> Draw:
     """Scene `number`, as the module's docstring says."""
-    names, random = list(FEATURES), Random(f"features {number}")
+    names, random = [name for name in FEATURES if name not in STATED], Random(f"features {number}")
     policy = POLICIES[number % len(POLICIES)]
     first = (number + number // len(POLICIES)) % len(names)
     features = next([name] for name in names[first:] + names if go_together(policy, [name]))
@@ -141,6 +143,17 @@ def pairs() -> Iterator[Draw]:
         if policies:
             able = [name for name in policies if refusal(name, pair) is None]
             yield Draw(100_000 + number, (able or policies)[0], pair)
+
+
+def stated() -> Iterator[Draw]:
+    """What traces state about when, where and how often jobs run, with every third policy, and with another
+    feature each.
+    """
+    others = [name for name in FEATURES if name not in STATED]
+    for number, policy in enumerate(POLICIES[::3]):
+        choices = [(STATED[number % 3], name) for name in others[5 * number % len(others) :] + others]
+        able = (pair for pair in choices if go_together(policy, pair) and refusal(policy, pair) is None)
+        yield Draw(300_000 + number, policy, next(able))
 
 
 def routed() -> Iterator[Draw]:
@@ -176,7 +189,7 @@ def recorded() -> dict[int, str]:
         return {int(row["scene"]): row["result"] for row in csv.DictReader(file)}
 
 
-BY_DEFAULT = [drawn(number) for number in range(10 * len(POLICIES))]
+BY_DEFAULT = [*(drawn(number) for number in range(10 * len(POLICIES))), *stated()]
 
 
 def main() -> None:
@@ -185,7 +198,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for the files of the scenes")
     parser.add_argument("--renew", action="store_true", help="record the results of the default run")
     options = parser.parse_args()
-    of_pairs = {draw.number: draw for draw in (*pairs(), *routed())}
+    of_pairs = {draw.number: draw for draw in (*pairs(), *routed(), *stated())}
     scenes = [of_pairs.get(number) or drawn(number) for number in options.numbers]
     rows = []
     for draw in BY_DEFAULT if options.renew else scenes:

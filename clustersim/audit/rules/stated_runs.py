@@ -8,8 +8,7 @@ from operator import attrgetter
 
 from clustersim.audit.evidence import RESOLUTION_S, agrees, slack_s
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.cluster import NodeShape
-from clustersim.engine import NEVER, Links, links_of, namesake_of
+from clustersim.engine import NEVER, Links, links_of
 from clustersim.jobs import AS_LOGGED, earlier_runs_of, eligible_from_s, stops_at_limit
 from clustersim.records import (
     ALLOCATES,
@@ -35,7 +34,7 @@ from traces.job import Job
 __all__ = ["RunsAsStated", "ServicesLeave", "states_runs"]
 
 _COLUMNS = (
-    "begin_s", "eligible_s", "cancel_s", "time_limit_s", "depends", "array_limit", "attempts", "nodes",
+    "begin_s", "eligible_s", "cancel_s", "time_limit_s", "depends", "array_limit", "attempts",
 )  # fmt: skip
 _BY_USER = f"{CANCELLED} its user"
 
@@ -74,11 +73,10 @@ class _Stated:
     `waits_since_s`: when it last began to wait. `requeues`: how often it began anew as logged.
     """
 
-    __slots__ = ("is_eligible", "job", "order", "requeues", "shape", "waits_since_s")
+    __slots__ = ("is_eligible", "job", "order", "requeues", "waits_since_s")
 
     def __init__(self, job: Job, order: int):
         self.job, self.order = job, order
-        self.shape = NodeShape.of(job.gpus, job.nodes, job.gpus_per_node)
         self.waits_since_s, self.is_eligible, self.requeues = job.submit_s, False, 0
 
 
@@ -90,8 +88,7 @@ class RunsAsStated(Rule):
     name = "stated runs"
     text = (
         "no job is eligible ahead of its begin time and its dependencies, or beyond the limit of its array; "
-        "limits stop jobs, cancelled ones never start, and jobs begin anew as logged, on the nodes that they "
-        "ask for"
+        "limits stop jobs, cancelled ones never start, and jobs begin anew as logged"
     )
 
     def __init__(self, history: ClusterHistory, trace: Trace):
@@ -134,10 +131,9 @@ class RunsAsStated(Rule):
         self._submitted += 1
         if job is None or job.service is not None:
             return
-        is_namesake = self._links is not None and namesake_of(job) in self._links.namesakes
-        if is_namesake and self._links is not None:
+        if self._links is not None:
             self._links.add_namesake(job, self._submitted)
-        if is_namesake or any(getattr(job, column) is not None for column in _COLUMNS):
+        if any(getattr(job, column) is not None for column in _COLUMNS):
             self._stated[event.job_id] = _Stated(job, self._submitted)
             self._new[event.job_id] = i, event
 
@@ -204,11 +200,6 @@ class RunsAsStated(Rule):
         waited = event.event in (START, RESTART) and stated.waits_since_s < cancel_s - slack
         if waited and event.time_s > cancel_s + slack:
             return f"which its user cancelled at t={cancel_s:g}"
-        shape = stated.shape
-        if shape is not None and event.gpus == shape.gpus and stated.job.gpu_fraction is None:
-            counts = sorted((count for _, count in event.placement), reverse=True)
-            if counts != shape.counts:
-                return f"which asks for {shape}"
         return ""
 
     def _wrong_requeue(self, history: JobHistory, stated: _Stated) -> str:

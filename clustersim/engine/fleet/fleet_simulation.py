@@ -161,8 +161,9 @@ class FleetSimulation(Course):
                 if to is not None:
                     self._left.setdefault(view.order, set()).add(member.part.name)
                     member.give_up(view)
+                    active = active_of(view)
                     to.simulation.submit(
-                        to.own(active_of(view).job), view.order, f"moved to {to.part.name}", True
+                        to.own(active.job), view.order, f"moved to {to.part.name}", True, active.eligibility
                     )
                     reached[member] = reached[to] = True
         for member, changed in reached.items():

@@ -8,7 +8,7 @@ from typing import cast
 
 from clustersim.engine.clock import Due
 from clustersim.engine.enactment import Enactment
-from clustersim.engine.links import FULFILLED, NEVER, Links, Namesake, namesake_of
+from clustersim.engine.links import FULFILLED, NEVER, Links, Namesake, TasksOfArray, namesake_of
 from clustersim.engine.world import World
 from clustersim.jobs import ActiveJob, earlier_runs_of, eligible_from_s, stops_at_limit
 from clustersim.records import (
@@ -24,6 +24,7 @@ from traces.job import Job
 
 __all__ = ["StatedRuns"]
 
+_EARLY_S = 1e-6  # a timer may be this much early: the clock adds up differences
 _COLUMNS: tuple[str, ...] = (
     "begin_s", "eligible_s", "cancel_s", "time_limit_s", "depends", "array_limit", "attempts", "suspended_s",
 )  # fmt: skip
@@ -53,7 +54,7 @@ class StatedRuns:
         self._replays_preemptions = replays_preemptions
         self._holds: dict[ActiveJob, _Hold] = {}
         self._waiters: dict[str | Namesake, dict[ActiveJob, None]] = {}  # by what they wait for
-        self._arrays: dict[str, _Array] = {}
+        self._arrays = world.arrivals.arrays
         self._array_of: dict[str, str] = {}  # of the tasks that have a place
         self._to_check: dict[ActiveJob, None] = {}
         self._checking = False
@@ -66,7 +67,7 @@ class StatedRuns:
         """Hold a job that is not eligible yet. Note when it is cancelled or stopped, and its earlier runs."""
         job, world = active.job, self._world
         links, now = self._links, world.clock.now
-        if links is not None and links.namesakes and namesake_of(job) in links.namesakes:
+        if links is not None and links.namesakes:
             links.add_namesake(job, active.order)
         if job.kind == "duration" and job.suspended_s and job.phases is None:
             active.add_work(job.suspended_s)
@@ -80,6 +81,8 @@ class StatedRuns:
         if job.cancel_s is not None:
             world.clock.after(job.cancel_s - now, self._on_cancel_due, active)
         if active.eligibility is not None and active.eligibility.first_s not in (None, job.submit_s):
+            if job.array_limit is not None:
+                self._place(self._arrays[job.array_id or ""], job)
             return False  # it was held in another cluster of its fleet
         return self._hold(active, now)
 
@@ -114,14 +117,15 @@ class StatedRuns:
 
     def _names_in(self, active: ActiveJob, hold: _Hold) -> list[str | Namesake]:
         """What a held job waits for."""
-        names: list[str | Namesake] = []
-        for dependency in hold.dependencies:
-            names += dependency.jobs if dependency.jobs else (namesake_of(active.job),)
+        names: list[str | Namesake] = [name for d in hold.dependencies for name in d.jobs]
+        namesake = namesake_of(active.job)
+        if namesake is not None and any(not dependency.jobs for dependency in hold.dependencies):
+            names.append(namesake)
         return names
 
     def _reasons(self, active: ActiveJob, hold: _Hold, now: float) -> list[str]:
         """Why a job has to wait now; empty if it has not. A job that has not takes its place in its array."""
-        reasons = [f"not before t={hold.from_s:g} s"] if hold.from_s > now else []
+        reasons = [f"not before t={hold.from_s:g} s"] if hold.from_s > now + _EARLY_S else []
         if hold.dependencies and self._status(active, hold, now)[0] != FULFILLED:
             reasons.append(f"depends on {active.job.depends}")
         if hold.in_array and not reasons and not self._takes_place(active, hold):
@@ -131,42 +135,46 @@ class StatedRuns:
     def _status(self, active: ActiveJob, hold: _Hold, now: float) -> tuple[str, float]:
         """Whether the dependencies of a job are fulfilled, and when to ask again; infinite: at an event."""
         assert self._links is not None
-        return self._links.status_of_all(hold.dependencies, hold.is_any, active.job, active.order, now)
+        later_s = now + _EARLY_S
+        return self._links.status_of_all(hold.dependencies, hold.is_any, active.job, active.order, later_s)
 
-    # The tasks of arrays
+    # The tasks of arrays, which the clusters of a fleet share
 
     def _takes_place(self, active: ActiveJob, hold: _Hold) -> bool:
         """Give a task a place among those of its array that may run; False if it has to queue for one."""
         job = active.job
-        array = self._arrays.setdefault(job.array_id or "", _Array())
-        if job.job_id in array.tasks:
-            return True
-        head = self._head(array)
-        if len(array.tasks) >= (job.array_limit or 1) or (head is not None and head.order < active.order):
-            heappush(array.queue, (active.order, active))
-            hold.is_queued = True
-            return False
+        array = self._arrays.setdefault(job.array_id or "", TasksOfArray())
+        if job.job_id not in array.eligible:
+            head = self._head(array)
+            is_full = len(array.eligible) >= (job.array_limit or 1)
+            if is_full or (head is not None and head.order < active.order):
+                heappush(array.queue, (active.order, active, self))
+                hold.is_queued = True
+                return False
         self._place(array, job)
         return True
 
-    def _place(self, array: _Array, task: Job) -> None:
-        array.tasks.add(task.job_id)
+    def _place(self, array: TasksOfArray, task: Job) -> None:
+        array.eligible.add(task.job_id)
         self._array_of[task.job_id] = task.array_id or ""
         if self._on_departure not in self._world.on_departure:
             self._world.on_departure.append(self._on_departure)
 
-    def _head(self, array: _Array) -> ActiveJob | None:
+    def _head(self, array: TasksOfArray) -> ActiveJob | None:
         """The first task that queues for a place; those that were cancelled are dropped."""
-        while array.queue and array.queue[0][1] not in self._holds:
+        while array.queue:
+            _, active, of_cluster = array.queue[0]
+            if active in of_cluster._holds:
+                return active
             heappop(array.queue)
-        return array.queue[0][1] if array.queue else None
+        return None
 
-    def _fill(self, array: _Array) -> None:
+    def _fill(self, array: TasksOfArray) -> None:
         """Let the tasks that queue for a place have those that are free, in order of submission."""
-        while (head := self._head(array)) is not None and len(array.tasks) < (head.job.array_limit or 1):
-            heappop(array.queue)
-            self._place(array, head.job)
-            self._release(head)
+        while (head := self._head(array)) is not None and len(array.eligible) < (head.job.array_limit or 1):
+            of_cluster: StatedRuns = heappop(array.queue)[2]
+            of_cluster._place(array, head.job)
+            of_cluster._release(head)
 
     # What may end a hold
 
@@ -183,9 +191,10 @@ class StatedRuns:
                 self._wake((namesake,))
         array_id = self._array_of.pop(job_id, None)
         if array_id is not None:
-            self._arrays[array_id].tasks.remove(job_id)
-            if (head := self._head(self._arrays[array_id])) is not None:
-                self._check_at_once(head)
+            array = self._arrays[array_id]
+            array.eligible.remove(job_id)
+            if (head := self._head(array)) is not None:
+                array.queue[0][2]._check_at_once(head)
 
     def _wake(self, names: tuple[str | Namesake, ...]) -> None:
         for name in names:
@@ -203,7 +212,7 @@ class StatedRuns:
         """Look at a job again at a time at which its hold may end, if one is known."""
         clock, hold = self._world.clock, self._holds[active]
         at_s = hold.from_s
-        if at_s <= clock.now and hold.dependencies:
+        if at_s <= clock.now + _EARLY_S and hold.dependencies:
             status, at_s = self._status(active, hold, clock.now)
             if status == NEVER:
                 self._check_at_once(active)
@@ -261,15 +270,3 @@ class StatedRuns:
             return
         world.last_event_s, world.wake_ups = now, 0
         world.decide_at_this_instant(now)
-
-
-class _Array:
-    """`tasks`: the ids of those that may run, or run. `queue`: those that wait for their places, as a heap by
-    the order of submission.
-    """
-
-    __slots__ = ("queue", "tasks")
-
-    def __init__(self) -> None:
-        self.tasks: set[str] = set()
-        self.queue: list[tuple[int, ActiveJob]] = []
