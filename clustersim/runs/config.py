@@ -282,8 +282,9 @@ class RunConfig(BaseModel):
         Parts | None,
         Setting(
             meaning="how far off the work is that jobs state. With `sigma` users misstate it by a log-normal "
-            "factor of this sigma ([traces.md](traces.md#misstated-work)). With `predictor` run times are "
-            "predicted from history: `history`, `rolling`, `last-two` or `blend`, with `cold_s` and `weight` "
+            "factor of this sigma ([traces.md](traces.md#misstated-work)). With `scale` all estimates and "
+            "time limits are shorter or longer. With `predictor` run times are predicted from history: "
+            "`history`, `rolling`, `last-two` or `blend`, with `cold_s` and `weight` "
             "([traces.md](traces.md#predicted-run-times))",
             default="the policy's, else as in the trace",
             kind=Estimates,

@@ -32,6 +32,9 @@ class Estimates:
     estimated job sizes", MASCOTS 2014. At sigma 0.5 every third job is off by more than a factor of 1.65, at
     sigma 1 by more than 2.7.
 
+    With `scale`, the times that users state, their estimates and time limits, are multiplied by it, from 0.01
+    to 100. None becomes shorter than what its job runs, so no job is stopped; one that its job reaches stays.
+
     With `predictor`, a name of `PREDICTORS`, run times are predicted from the jobs that ended before. The
     prediction stands for all that a job states: iterations, and its user's estimate. `cold_s`: the prediction
     in seconds while nothing is known, from 1 to 10 million. `weight`: of the rolling estimate in `blend`,
@@ -44,9 +47,11 @@ class Estimates:
     predictor: str | None = None
     cold_s: float = 3600.0
     weight: float = 0.5
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         self._check_number("cold_s", 1.0, 1e7, "the first prediction, in seconds")
+        self._check_number("scale", 0.01, 100.0, "of the times that users state")
         self._check_number("weight", 0.0, 1.0, "the rolling estimate in a blend")
         if self.predictor is not None and self.predictor not in [*PREDICTORS]:
             raise UnknownName("predictor", str(self.predictor), [*PREDICTORS])
@@ -77,7 +82,8 @@ class Estimates:
 
     def stated(self) -> dict[str, Any]:
         """The parameters as plain JSON data; `Estimates.of` reads them again."""
-        return {"sigma": self.sigma} if self.predictor is None else asdict(self)
+        values = {"sigma": self.sigma, "scale": self.scale} if self.predictor is None else asdict(self)
+        return {name: value for name, value in values.items() if (name, value) != ("scale", 1.0)}
 
     def new_predictor(self) -> Predictor | None:
         """A predictor that knows nothing yet; None if run times are not predicted."""
@@ -87,15 +93,28 @@ class Estimates:
         return None if self.predictor is None else kinds[self.predictor](self.cold_s)
 
     def applied_to(self, job: Job, seed: int) -> Job:
-        """`job` with drawn `stated_iterations`; unchanged if it has some already, if it states no iterations,
-        or if `sigma` is 0.
+        """`job` with scaled times, and with drawn `stated_iterations`; these are unchanged if it has some
+        already, if it states no iterations, or if `sigma` is 0.
 
         The factor depends on `seed`, `sigma` and the job's id alone, not on other jobs or their order. The
         result is within what a trace can hold.
         """
+        if self.scale != 1:
+            job = replace(
+                job,
+                estimate_s=self._scaled_s(job, job.estimate_s),
+                time_limit_s=self._scaled_s(job, job.time_limit_s),
+            )
         if not self.sigma or job.stated_iterations is not None or job.kind != "iterations":
             return job
         assert job.iterations is not None
         normal = float(stream(seed, f"stated work of {job.job_id}").standard_normal())
         stated_iterations = job.iterations * exp(self.sigma * normal)
         return replace(job, stated_iterations=min(max(stated_iterations, MIN_ITERATIONS), float(MAX_COUNT)))
+
+    def _scaled_s(self, job: Job, stated_s: float | None) -> float | None:
+        """A time that the user of `job` states, times `scale`, but no less than the job runs."""
+        run_s = None if job.duration_s is None else job.duration_s + (job.suspended_s or 0.0)
+        if stated_s is None or run_s is None or stated_s <= run_s:
+            return stated_s
+        return max(stated_s * self.scale, run_s)

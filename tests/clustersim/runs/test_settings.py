@@ -397,6 +397,20 @@ def test_the_setting_draws_what_the_column_says(policy: str, table: str) -> None
     assert drawn.manifest["estimates"] == {"sigma": 1.0}
 
 
+@pytest.mark.parametrize(("scale", "limits"), [(0.5, (100.0, 150.0, 80.0)), (2.0, (240.0, 600.0, 80.0))])
+def test_scaled_limits_stop_no_job_that_was_not_stopped(scale: float, limits: tuple[float, ...]) -> None:
+    """Jobs of 100 s by limits of 120 and 300 s, and one that its limit of 80 s stops."""
+    jobs = [
+        Job(f"{i}", 0.0, gpus=1, duration_s=100.0, time_limit_s=limit)
+        for i, limit in enumerate((120.0, 300.0, 80.0))
+    ]
+    scaled_jobs = [Estimates.of({"scale": scale}).applied_to(job, 0) for job in jobs]
+    assert tuple(job.time_limit_s for job in scaled_jobs) == limits
+    runs = [clustersim.run(jobs, "fifo", cluster="n1g8", estimates={"scale": s}) for s in (1.0, scale)]
+    assert runs[0].events == runs[1].events
+    assert (runs[0].manifest["estimates"], runs[1].manifest["estimates"]["scale"]) == ({"sigma": 0.0}, scale)
+
+
 def test_a_generated_trace_with_the_column_is_the_run_with_the_setting() -> None:
     recipe = Recipe(jobs=12, gpus=64, load=2.0, seed=3, deadlines="none")
     column = Trace.generated(replace(recipe, stated_sigma=0.5))
