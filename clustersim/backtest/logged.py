@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from traces import Job
-from traces.attempts import attempts_text, parse_attempts
+from traces.attempts import Attempt, attempts_text, parse_attempts
 from traces.logs import Log, OnNode, ReadOptions, Selection, convert, open_log, read
 from traces.logs.cells import time_zone
 from traces.logs.named_columns import MEANINGS
@@ -83,6 +83,25 @@ class LoggedRun:
     def jct_s(self) -> Floats:
         """From the submission to the end. Where the log states no end, it is the start plus the run time."""
         return np.where(np.isnan(self.end_s), self.start_s + self.run_s, self.end_s) - self.submit_s
+
+    def runs_of(self, rows: Rows) -> tuple[Floats, Floats, Rows]:
+        """The starts, the run times and the GPUs of all runs of the jobs of these rows; of a job that was
+        started again these are several.
+        """
+        starts_s, runs_s, gpus = (
+            self.start_s[rows].tolist(),
+            self.run_s[rows].tolist(),
+            self.gpus[rows].tolist(),
+        )
+        for place, row in enumerate(rows.tolist() if any(job.attempts for job in self.jobs) else ()):
+            attempts = _attempts(self.jobs[row])
+            for attempt in attempts[:-1]:
+                starts_s.append(attempt.start_s)
+                runs_s.append(attempt.run_s)
+                gpus.append(gpus[place])
+            if attempts:
+                starts_s[place] = attempts[-1].start_s
+        return np.array(starts_s), np.array(runs_s), np.array(gpus, dtype=np.int64)
 
     @property
     def is_dated(self) -> bool:
@@ -204,6 +223,10 @@ def read_rows(path: str | Path, options: ReadOptions) -> tuple[Log, str]:
 def _native_columns(head: Head) -> str:
     """The columns of a native trace as `--columns` names them."""
     return ",".join(f"{name}={name}" for name in MEANINGS if name in head.columns)
+
+
+def _attempts(job: Job) -> tuple[Attempt, ...]:
+    return () if job.attempts is None else parse_attempts(job.attempts)
 
 
 def _array(values: list[float | None]) -> Floats:

@@ -158,7 +158,7 @@ def _pool(
     cluster = clusters.get(name, clusters.get(""))
     is_stated = cluster is not None
     if cluster is None:
-        peak_gpus = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+        peak_gpus = peak(*log.runs_of(seen))
         gpus = max(peak_gpus, largest)
         size = site_facts.gpus_per_node or _node_size(log.gpus[rows])
         cluster = Cluster(ceil(gpus / size), size)
@@ -191,7 +191,7 @@ def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:
     peaks = {}
     for tenant in sorted(set(tenants)):
         tenant_rows = seen[tenants == tenant]
-        peaks[tenant] = peak(log.start_s[tenant_rows], log.run_s[tenant_rows], log.gpus[tenant_rows])
+        peaks[tenant] = peak(*log.runs_of(tenant_rows))
     total = sum(peaks.values())
     if len(peaks) < 2 or not total:
         return {}
@@ -215,14 +215,14 @@ def _limits(log: LoggedRun, rows: Rows, known_jobs: int) -> dict[str, int]:
         tenant_rows = rows[tenants == tenant]
         seen = tenant_rows[(tenant_rows < known_jobs) & ~np.isnan(log.start_s[tenant_rows])]
         if len(seen) >= _LEAST_JOBS:
-            peak_gpus = peak(log.start_s[seen], log.run_s[seen], log.gpus[seen])
+            peak_gpus = peak(*log.runs_of(seen))
             limits[tenant] = max(peak_gpus, int(log.gpus[tenant_rows].max()))
     return limits
 
 
 def _exceeded(pool: SitePool, log: LoggedRun) -> Iterator[str]:
     """How often, and by how much, the log uses more than the stated cluster has."""
-    moments, gpus_in_use = in_use(log.start_s[pool.rows], log.run_s[pool.rows], log.gpus[pool.rows])
+    moments, gpus_in_use = in_use(*log.runs_of(pool.rows))
     lasted = np.diff(moments, append=moments[-1:])
     above = gpus_in_use > pool.cluster.gpus
     if above.any():

@@ -201,6 +201,16 @@ def test_use_by_hand() -> None:
     assert mean_difference((moments, used), other, 20.0) == (5 * 2 + 5 * 2) / 20
 
 
+def test_all_runs_of_a_job_use_gpus_and_its_wait_counts_from_when_it_was_eligible(tmp_path: Path) -> None:
+    rows = "job_id,submit_s,gpus,duration_s,logged_start_s,eligible_s,attempts\n"
+    rows += "a,0,8,300,20,10,20-120:PREEMPTED 500-800:COMPLETED\nb,0,8,300,120,,\n"
+    (tmp_path / "log.csv").write_text(rows)
+    log = read_logged(tmp_path / "log.csv")
+    assert peak(*log.runs_of(np.arange(2))) == 8
+    assert log.wait_s.tolist() == [10, 120]
+    assert log.held_s.tolist() == [10, 0]
+
+
 def test_a_second_of_overlap_is_no_capacity() -> None:
     start = np.array([0.0, 3599.0, 7198.0])
     assert peak(start, np.full(3, 3600.0), np.full(3, 8)) == 8
