@@ -108,9 +108,7 @@ def write_logs(folder: Path) -> bool:
         if not path.exists():
             cluster, _, most = path.stem.partition("_")
             selection = Selection(limit=None if most == "all" else int(most))
-            jobs, _ = import_log(
-                LOGS / f"{cluster}.csv.gz", rules="llm-mix", planner="vtrain", selection=selection
-            )
+            jobs, _ = import_log(LOGS / f"{cluster}.csv.gz", rules="llm-mix", selection=selection)
             write_trace([replace(job, deadline_s=None) for job in jobs], path)
     return True
 
