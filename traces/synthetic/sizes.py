@@ -41,6 +41,8 @@ _NORMAL = NormalDist()
 _SHORTEST_S = 1000 * MIN_SECONDS  # of typical run times, so that hardly any draw is below what tables resolve
 _LARGEST_SIGMA = 10.0  # a factor of 22,000 between the median and one standard deviation above it
 
+_LEAST_EXACT = 1e-6
+
 Seconds = Annotated[float, Field(ge=_SHORTEST_S, le=MAX_SECONDS)]
 
 
@@ -84,6 +86,14 @@ class LogNormal:
         """
         (a, b), (low, high) = self._bounds, self._mass
         probability = _NORMAL.cdf(b - self.sigma) - _NORMAL.cdf(a - self.sigma)
+        if (
+            probability < _LEAST_EXACT
+        ):  # the difference of two tails has no digits left; that of logarithms has
+            from scipy.special import log_ndtr
+
+            low_log, high_log = log_ndtr(a - self.sigma), log_ndtr(b - self.sigma)
+            mass_log = high_log + math.log1p(-math.exp(low_log - high_log))
+            return self.median_s * math.exp(self.sigma**2 / 2 + mass_log) / (high - low)
         return self.median_s * math.exp(self.sigma**2 / 2) * probability / (high - low)
 
     def quantile_s(self, uniform: float) -> float:

@@ -115,7 +115,13 @@ def test_all_kinds_start_at_zero_and_ascend() -> None:
 
 
 @pytest.mark.parametrize(
-    "law", [LogNormal(17628, 1.4, 1573360, 600), LogNormal(50, 0.3, 1e6), Exponential(3600)]
+    "law",
+    [
+        LogNormal(17628, 1.4, 1573360, 600),
+        LogNormal(50, 0.3, 1e6),
+        LogNormal(1, 10, 10, 1),
+        Exponential(3600),
+    ],
 )
 def test_run_times_have_the_mean_that_the_load_is_computed_from(law: LogNormal | Exponential) -> None:
     """The mean is the integral of the quantile function over (0, 1); here by the midpoint rule."""
