@@ -186,8 +186,8 @@ def _gpus(pairs: Mapping[str, str]) -> tuple[int, int | None]:
             count = whole(words[0]) if words[0].isdigit() else 1
             of_chunk = sum(int(match[1]) for word in words if (match := _CHUNK_GPUS.match(word)))
             chunks.append((count, of_chunk))
-    stated = pairs.get("Resource_List.ngpus") or pairs.get("resources_used.ngpus") or ""
-    total = int(stated) if stated.isdigit() else sum(count * of_chunk for count, of_chunk in chunks)
+    total_text = pairs.get("Resource_List.ngpus") or pairs.get("resources_used.ngpus") or ""
+    total = int(total_text) if total_text.isdigit() else sum(count * of_chunk for count, of_chunk in chunks)
     if not total:
         raise ValueError("names no ngpus: a job without GPUs")
     nodes = sum(count for count, _ in chunks)

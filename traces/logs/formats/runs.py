@@ -65,12 +65,12 @@ def join_rows(rows: LogRows, zone: tzinfo, cluster: str | None = None) -> None:
 
 
 def _keep_cluster(rows: LogRows, cluster: str) -> None:
-    kept = [job for job in rows.jobs if job.cluster == cluster]
-    if not kept:
+    cluster_jobs = [job for job in rows.jobs if job.cluster == cluster]
+    if not cluster_jobs:
         raise UnknownName("cluster", shown(cluster), sorted({job.cluster or "unnamed" for job in rows.jobs}))
-    rows.joined["of_other_clusters"] += len(rows.jobs) - len(kept)
+    rows.joined["of_other_clusters"] += len(rows.jobs) - len(cluster_jobs)
     rows.notes.append(f"rows of other clusters than {shown(cluster)} are left out, as the user says")
-    rows.jobs = kept
+    rows.jobs = cluster_jobs
 
 
 def _key(job: LoggedJob) -> _Key:
@@ -215,8 +215,10 @@ def _with_components(rows: LogRows) -> list[LoggedJob]:
     for ((_, base), _), numbered in grouped.items():
         components = [job for _, job in sorted(numbered, key=lambda pair: (pair[0], pair[1].line))]
         starts = [job.logged_start_s for job in components if job.logged_start_s is not None]
-        apart = bool(starts) and (len(starts) < len(components) or max(starts) - min(starts) > _TOGETHER_S)
-        if apart:
+        starts_differ = bool(starts) and (
+            len(starts) < len(components) or max(starts) - min(starts) > _TOGETHER_S
+        )
+        if starts_differ:
             jobs += components
             continue
         job = _of_components(components, base)
@@ -324,12 +326,12 @@ def _moment(time_s: float, zone: tzinfo) -> str:
 def _with_dependencies(rows: LogRows, own_ids: _Ids) -> list[LoggedJob]:
     """The jobs, their dependencies naming jobs of the log by their ids; others are dropped, and counted."""
     names = _Names(rows.jobs, own_ids)
-    outside, unknown_kinds = 0, Counter[str]()
+    missing_jobs, unknown_kinds = 0, Counter[str]()
     texts = dict[str, str]()
     for job in rows.jobs:
         if job.depends:
             words, missing = names.words(job, unknown_kinds)
-            outside += missing
+            missing_jobs += missing
             if words:
                 texts[job.job_id] = words
     arrays = {job.job_id: job.array_id for job in rows.jobs if job.job_id in texts}
@@ -339,17 +341,19 @@ def _with_dependencies(rows: LogRows, own_ids: _Ids) -> list[LoggedJob]:
         circles |= in_circle
         texts = {job_id: text for job_id, text in texts.items() if job_id not in in_circle}
     jobs = [replace(job, depends=texts.get(job.job_id)) if job.depends else job for job in rows.jobs]
-    _note_dependencies(rows, jobs, circles, outside, unknown_kinds)
+    _note_dependencies(rows, jobs, circles, missing_jobs, unknown_kinds)
     return jobs
 
 
 def _note_dependencies(
-    rows: LogRows, jobs: list[LoggedJob], circles: set[str], outside: int, kinds: Counter[str]
+    rows: LogRows, jobs: list[LoggedJob], circles: set[str], missing_jobs: int, kinds: Counter[str]
 ) -> None:
     waiting = sum(job.depends is not None for job in jobs)
     rows.notes.append(f"{waiting:,} jobs wait for other jobs of the log (depends)")
-    if outside:
-        rows.notes.append(f"{outside:,} dependencies name jobs that are not in the log, and are left out")
+    if missing_jobs:
+        rows.notes.append(
+            f"{missing_jobs:,} dependencies name jobs that are not in the log, and are left out"
+        )
     for kind, count in sorted(kinds.items()):
         rows.notes.append(f"{count:,} dependencies of the kind {shown(kind)} are left out")
     if circles:

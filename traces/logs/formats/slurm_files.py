@@ -31,7 +31,7 @@ _KINDS = (
 
 def named_configuration(head: Head) -> str:
     """What a file is that Slurm wrote and that holds no jobs, with what reads it; "" for any other."""
-    for pattern, what, option in _KINDS:
+    for pattern, kind, option in _KINDS:
         if re.match(pattern, head.text):
-            return f"holds {what}: " + (_SITE.format(option) if option else _NO_READER)
+            return f"holds {kind}: " + (_SITE.format(option) if option else _NO_READER)
     return ""

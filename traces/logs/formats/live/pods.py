@@ -76,9 +76,9 @@ class _Pod(NamedTuple):
 def _jobs(pods: Entries, times: Moments, *, resources: GpuResources) -> Iterator[tuple[int, list[_Pod]]]:
     """The pods of each job, in order of their first pods, with the line of that."""
     jobs: dict[object, tuple[int, list[_Pod]]] = {}
-    for line, entry in pods:
+    for place, (line, entry) in enumerate(pods):
         pod = _pod(entry, times, resources)
-        key: object = (pod.namespace, *pod.owner) if pod.owner else line
+        key: object = (pod.namespace, *pod.owner) if pod.owner else place  # several may be on one line
         jobs.setdefault(key, (line, []))[1].append(pod)
     for key in list(jobs):
         yield jobs.pop(key)

@@ -100,10 +100,10 @@ def _divided(cells: list[str], columns: list[str]) -> list[str] | None:
         if way >= _MOST_WAYS:
             return None
         bounds = (-1, *bars, extra + len(free) - 1)
-        given = dict(zip(free, (high - low - 1 for low, high in pairwise(bounds)), strict=True))
+        bars_of = dict(zip(free, (high - low - 1 for low, high in pairwise(bounds)), strict=True))
         joined, place = list[str](), 0
         for column in range(len(columns)):
-            width = 1 + given.get(column, 0)
+            width = 1 + bars_of.get(column, 0)
             joined.append("|".join(cells[place : place + width]))
             place += width
         if all(

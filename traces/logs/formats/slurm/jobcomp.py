@@ -35,8 +35,8 @@ def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:
     for line, text in source.lines():
         if not text.startswith("JobId="):
             continue
-        front, _, rest = text.partition(" Name=")
-        name, _, back = rest.rpartition(" JobState=")
+        front, _, name_and_back = text.partition(" Name=")
+        name, _, back = name_and_back.rpartition(" JobState=")
         pairs = dict(_PAIR.findall(f"{front} JobState={back}"))
         yield line, {**pairs, "Name": name}
 

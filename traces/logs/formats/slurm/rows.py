@@ -111,8 +111,8 @@ class SlurmRows(LogRows):
         """Note a step of a job, which may state the GPUs that the row of the job lacks."""
         self.joined["steps"] += 1
         if request is not None and request.gpus:
-            known = self._step_gpus.get(job_id)
-            if known is None or known.gpus < request.gpus:
+            step_request = self._step_gpus.get(job_id)
+            if step_request is None or step_request.gpus < request.gpus:
                 self._step_gpus[job_id] = request
 
     def add_row(self, row: SlurmRow) -> None:
