@@ -8,8 +8,8 @@ are passed over, so `-o ALL` is read, too. Dates have no offset.
 
 A row of a step (`17.batch`, `17.0`) belongs to its job. With `-D` a job has a row for each run.
 
-Archives of Open XDMoD have no header: the columns are those of its Slurm shredder (`_XDMOD`,
-github.com/ubccr/xdmod, classes/OpenXdmod/Shredder/Slurm.php).
+Archives of Open XDMoD have no header: the columns are those of its calls of sacct (`_ARCHIVES`; its page
+"Slurm Notes", github.com/ubccr/xdmod).
 """
 
 from __future__ import annotations
@@ -55,15 +55,22 @@ COMMAND = (
 )
 """The command that prints all that is read."""
 
-_XDMOD = (
-    "JobID", "JobIDRaw", "Cluster", "Partition", "QOS", "Account", "Group", "GID", "User", "UID", "Submit",
-    "Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem",
-    "ReqTRES", "AllocTRES", "Timelimit", "NodeList", "JobName",
+_ARCHIVES = (
+    (
+        "JobID", "JobIDRaw", "Cluster", "Partition", "QOS", "Account", "Group", "GID", "User", "UID",
+        "Submit", "Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS",
+        "ReqMem", "ReqTRES", "AllocTRES", "Timelimit", "NodeList", "JobName",
+    ),
+    (
+        "JobID", "JobIDRaw", "Cluster", "Partition", "Account", "Group", "GID", "User", "UID", "Submit",
+        "Eligible", "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem",
+        "ReqGRES", "ReqTRES", "Timelimit", "NodeList", "JobName",
+    ),
 )  # fmt: skip
-"""The columns of an archive of Open XDMoD."""
+"""The columns of archives of Open XDMoD, today's and those of older versions."""
 
 _JOB = re.compile(r"\d+(?:_(?:\d+|\[.*\])|\+\d+)?(?:\.\w+)?", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
+_DATE = re.compile(r"Unknown|None|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _MOST_KEPT = 50_000  # texts of a column that are remembered
 
 _RUN_TIMES = ("ElapsedRaw", "Elapsed")
@@ -124,23 +131,25 @@ def _matches(head: Head) -> bool:
     header = "|".join(head.columns)
     if any(name in header for name in ("JobIDRaw", "ElapsedRaw", "AllocTRES", "ReqTRES", "AllocGRES")):
         return True
-    return ("JobID|" in header and "Submit" in header) or _is_archive(head)
+    return ("JobID|" in header and "Submit" in header) or _archive_of(head) is not None
 
 
-def _is_archive(head: Head) -> bool:
-    """Whether the first row is a job in the columns of Open XDMoD, without a header."""
+def _archive_of(head: Head) -> tuple[str, ...] | None:
+    """The columns of an archive of Open XDMoD whose first row is a job; None for any other log."""
     cells = head.text.partition("\n")[0].rstrip("\r").split("|")
-    return (
-        len(cells) >= len(_XDMOD)
-        and _JOB.fullmatch(cells[0]) is not None
-        and _JOB.fullmatch(cells[1]) is not None
-        and _DATE.fullmatch(cells[_XDMOD.index("Submit")]) is not None
-    )
+    for columns in _ARCHIVES:
+        by_name = dict(zip(columns, cells, strict=False))
+        if len(cells) < len(columns) or not all(_JOB.fullmatch(cell) for cell in cells[:2]):
+            continue
+        if all(_DATE.fullmatch(by_name[name]) for name in ("Submit", "Start", "End")):
+            return columns
+    return None
 
 
 def _read(source: LogSource, options: ReadOptions) -> Log:
-    has_header = not _is_archive(source.head)
-    columns = list(source.head.columns) if has_header else list(_XDMOD)
+    archive_columns = _archive_of(source.head)
+    has_header = archive_columns is None
+    columns = list(source.head.columns if archive_columns is None else archive_columns)
     if has_header and columns and not columns[-1]:
         columns = columns[:-1]  # the bar at the end of --parsable
     _check(source, columns, options.tenant)
