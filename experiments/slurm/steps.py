@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import floor, inf
@@ -114,9 +115,13 @@ class StepCheck:
 
 @dataclass
 class _Cycle:
-    """A cycle of backfill in the log."""
+    """A cycle of backfill in the log. `waiting_tasks`: of each array, those that have not started by then;
+    the log calls all of them by one name, in this order.
+    """
 
     now: float
+    waiting_tasks: dict[str, list[str]] = field(default_factory=dict)
+    mentions: Counter[str] = field(default_factory=Counter)
     tests: list[tuple[str, int]] = field(default_factory=list)
     plans: list[tuple[str, float]] = field(default_factory=list)
     starts: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
@@ -132,6 +137,7 @@ class _Walk:
         self.check = StepCheck()
         self.submitted: dict[str, JobRecord] = {}
         self.calculation_s = inf
+        self.started_jobs = set[str]()
         self.samples = sorted(run.folder.glob("live-*"), key=lambda folder: -int(folder.name[5:]))
 
     def look(self, now: float) -> None:
@@ -179,6 +185,7 @@ class _Walk:
             usable = controller.usable_nodes(job, job.partitions[0])
             usable, _ = controller.reservations.open_nodes(job, usable, floor(now), now)
             self.compare_place(job_id, nodes, place(job, controller.free, usable))
+        self.started_jobs.add(job_id)
         controller.waiting[job] = None
         controller.adopt(job, tuple((node, job.shapes[0].gpus) for node in nodes), now)
 
@@ -245,11 +252,23 @@ class _Walk:
             twin.waiting[copy] = None
         return twin, copies
 
+    def tasks_of(self, cycle: _Cycle) -> _Cycle:
+        """The cycle with the tasks of arrays that wait."""
+        for job in self.run.jobs:
+            if job.array is not None and job.job_id not in self.started_jobs:
+                cycle.waiting_tasks.setdefault(job.array, []).append(job.job_id)
+        return cycle
 
-def _job_id(groups: Iterable[str | None]) -> str:
-    """The id of a job or a task, from the groups of `JOB`."""
+
+def _job_id(groups: Iterable[str | None], cycle: _Cycle | None = None) -> str:
+    """The id of a job or a task, from the groups of `JOB`; of `array_*` that of the task last mentioned."""
     number, task, *_ = [*groups, None, None]
-    return str(number) if task is None or not task.isdigit() else f"{number}_{task}"
+    if task is None:
+        return str(number)
+    if cycle is not None and not task.isdigit():
+        tasks, place = cycle.waiting_tasks.get(str(number), []), cycle.mentions[str(number)] - 1
+        return tasks[place] if 0 <= place < len(tasks) else str(number)
+    return f"{number}_{task}"
 
 
 def step_check(run: RecordedRun) -> StepCheck:
@@ -261,7 +280,7 @@ def step_check(run: RecordedRun) -> StepCheck:
         walk.advance(now)
         walk.look(now)
         if "_attempt_backfill: beginning" in message:
-            cycle = _Cycle(now)
+            cycle = walk.tasks_of(_Cycle(now))
         elif "completed testing" in message and cycle is not None:
             walk.compare(cycle)
             tested_jobs = {job_id for job_id, _ in cycle.tests}
@@ -276,11 +295,12 @@ def step_check(run: RecordedRun) -> StepCheck:
 def _note_in_cycle(walk: _Walk, cycle: _Cycle, message: str) -> bool:
     """Note what a line says of the present cycle. Returns whether it says anything."""
     if match := _TEST.search(message):
-        job_id = _job_id(match.groups()[:2])
+        cycle.mentions[match[1]] += 1
+        job_id = _job_id(match.groups()[:2], cycle)
         cycle.tests.append((job_id, int(match[3])))
         walk.compare_priority(job_id, int(match[3]))
     elif match := _PLAN.search(message):
-        cycle.plans.append((_job_id(match.groups()[:2]), seconds(match[3])))
+        cycle.plans.append((_job_id(match.groups()[:2], cycle), seconds(match[3])))
     elif match := _STARTED.search(message):
         cycle.starts.append((_job_id(match.groups()[:2]), nodes_of_text(match[3])))
     else:
