@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from clustersim.runs import find_policy
 from itertime.errors import UserError
 
 from .errors import compared, errors_of, score
@@ -74,8 +75,11 @@ def backtest(
     else:
         if len(policies) > 1:
             raise UserError(f"--policy {','.join(policies)}: several policies need --fit, which chooses one")
-        shown_s = idle_start_up_s(log, pools) if start_up_s is None else start_up_s
-        site = SimulatedSite(policies[0] if policies else default_policy(log), start_up_s=shown_s)
+        policy = policies[0] if policies else default_policy(log)
+        shown_s = start_up_s
+        if shown_s is None:
+            shown_s = 0.0 if _has_timers(policy) else idle_start_up_s(log, pools)
+        site = SimulatedSite(policy, start_up_s=shown_s)
         chosen = None
     main_part, main_places = ("judged", (split, None)) if fitted else ("all", (first_row, None))
     runs = in_phases(log, pools, site, settings, phases, main_places, chosen)
@@ -165,16 +169,21 @@ def _part_labels(jobs: int, first_row: int, split: int, fitted: bool) -> list[st
     return labels + ["judged" if fitted else "all"] * (jobs - len(labels))
 
 
+def _has_timers(policy: str) -> bool:
+    """Whether the policy itself lets jobs that find room wait."""
+    return bool(find_policy(policy).timer_phases(1))
+
+
 def _said(
     log: LoggedRun, site: SimulatedSite, start_up_stated: bool, setting_texts: Mapping[str, str]
 ) -> Iterator[str]:
     yield "the cluster is empty when the log begins; jobs that ran before it are not in the log"
     yield "jobs are submitted as logged, whatever they waited before; they run for their logged run time"
-    start_up_source = (
-        "as stated"
-        if start_up_stated
-        else "the median wait of jobs that found room (0 if above five minutes)"
-    )
+    start_up_source = "the median wait of jobs that found room (0 if above five minutes)"
+    if start_up_stated:
+        start_up_source = "as stated"
+    elif _has_timers(site.policy):
+        start_up_source = "jobs that find room wait for the timers of the policy"
     yield f"start-up {site.start_up_s:g} s before each logged start, with GPUs held: {start_up_source}"
     with_limit = sum(job.estimate_s is not None for job in log.jobs)
     limits = "those of the log" if with_limit else "their run times, as the log has none"
