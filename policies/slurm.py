@@ -25,6 +25,13 @@ from policies.toolkit.parameters import number
 
 __all__ = ["Slurm"]
 
+LEAD_S = 5.0
+"""How long before its first job a controller starts, at most. A log that begins with an empty cluster begins
+with its controller, which calculates priorities at once; in any other log all phases are as likely.
+"""
+
+_LONGEST_PHASE_S = 86400.0
+
 EVERY_NODE = "all"
 """The partition of a site that none is stated for."""
 
@@ -61,7 +68,7 @@ class Slurm(Scheduler):
         self.site = site
         self.main_phase_s = number("main_phase_s", main_phase_s, minimum=0)
         self.backfill_phase_s = number("backfill_phase_s", backfill_phase_s, minimum=0)
-        self.priority_phase_s = number("priority_phase_s", priority_phase_s, minimum=0)
+        self.priority_phase_s = number("priority_phase_s", priority_phase_s, minimum=-_LONGEST_PHASE_S)
         self.limits_phase_s = number("limits_phase_s", limits_phase_s, minimum=0)
         self.epoch_s = number("epoch_s", epoch_s, minimum=0)
         self._rules: Rules | None = None
@@ -82,7 +89,7 @@ class Slurm(Scheduler):
             {
                 "main_phase_s": number / count,
                 "backfill_phase_s": number * 7 % count / count,
-                "priority_phase_s": number * 5 % count / count * 300.0,
+                "priority_phase_s": -(number * 5 % count) / count * LEAD_S,
                 "limits_phase_s": number * 11 % count / count * 30.0,
             }
             for number in range(count)

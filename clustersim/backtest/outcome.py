@@ -75,12 +75,9 @@ def backtest(
     else:
         if len(policies) > 1:
             raise UserError(f"--policy {','.join(policies)}: several policies need --fit, which chooses one")
-        policy = policies[0] if policies else default_policy(log)
-        shown_s = start_up_s
-        if shown_s is None:
-            shown_s = 0.0 if _has_timers(policy) else idle_start_up_s(log, pools)
+        policy, chosen = policies[0] if policies else default_policy(log), None
+        shown_s = _shown_start_up_s(policy, log, pools) if start_up_s is None else start_up_s
         site = SimulatedSite(policy, start_up_s=shown_s)
-        chosen = None
     main_part, main_places = ("judged", (split, None)) if fitted else ("all", (first_row, None))
     runs = in_phases(log, pools, site, settings, phases, main_places, chosen)
     simulated = runs.median
@@ -172,6 +169,10 @@ def _part_labels(jobs: int, first_row: int, split: int, fitted: bool) -> list[st
 def _has_timers(policy: str) -> bool:
     """Whether the policy itself lets jobs that find room wait."""
     return bool(find_policy(policy).timer_phases(1))
+
+
+def _shown_start_up_s(policy: str, log: LoggedRun, pools: Sequence[SitePool]) -> float:
+    return 0.0 if _has_timers(policy) else idle_start_up_s(log, pools)
 
 
 def _said(
