@@ -15,6 +15,7 @@ from itertime.io import keys_of
 from itertime.spec import PlanOptions
 from tests.places import ROOT
 from traces.logs import FORMATS
+from traces.logs.formats.slurm import COMMAND
 from traces.logs.named_columns import MEANINGS
 
 DOCS = ROOT / "docs"
@@ -52,6 +53,7 @@ def test_formats_of_logs() -> None:
     examples = dict(re.findall(r"^\| `([a-z-]+)` \| `(.*)` \|$", page("formats.md"), re.MULTILINE))
     assert sorted(examples) == sorted(FORMATS)
     assert all("clustersim trace import " in command for command in examples.values())
+    assert examples["slurm"].startswith(COMMAND)
     traces = page("traces.md")
     assert [name for name in FORMATS if f"\n| `{name}` | " not in traces] == []
     assert [field for field in MEANINGS if f"`{field}`" not in traces] == []
