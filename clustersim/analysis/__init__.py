@@ -39,6 +39,9 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `host_summary` | the cores and the host memory that jobs held |
 | `service_summary` | what instances of inference services asked for and did not get |
 | `service_levels` | the same by service, each a `ServiceLevel`, with the share of time with all demand met |
+| `waits_by_group`, `GroupWaits` | the mean waits of groups of jobs, by the label of each job |
+| `group_labels`, `GROUPINGS` | the labels of jobs by a field of theirs, or by size; what can group them |
+| `size_label` | the group of a number of GPUs |
 | `paired_difference` | compare two policies over seeds, as a `PairedDifference` |
 | `PairedDifference` | mean difference of a metric with its confidence interval and p value |
 | `LEAST_PAIRS` | the fewest pairs of runs that get an interval |
@@ -60,6 +63,7 @@ from .demand import (
     says_little,
 )
 from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
+from .groups import GROUPINGS, GroupWaits, group_labels, size_label, waits_by_group
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
@@ -78,6 +82,7 @@ from .windows import (
 
 __all__ = [
     "CATEGORIES",
+    "GROUPINGS",
     "HARDLY_ANY",
     "LEAST_PAIRS",
     "LONG_TAIL",
@@ -88,6 +93,7 @@ __all__ = [
     "Allocation",
     "Explanation",
     "GpuTime",
+    "GroupWaits",
     "Holdings",
     "PairedDifference",
     "PairedMetrics",
@@ -105,6 +111,7 @@ __all__ = [
     "explain",
     "gpu_blocks",
     "gpu_time",
+    "group_labels",
     "has_parts",
     "has_waited",
     "holdings",
@@ -117,7 +124,9 @@ __all__ = [
     "says_little",
     "service_levels",
     "service_summary",
+    "size_label",
     "summarise",
+    "waits_by_group",
     "window_metrics",
     "window_summary",
     "with_window",

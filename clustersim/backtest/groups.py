@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from clustersim.analysis import size_label
+
 from .errors import times_of
 from .logged import LoggedRun, Rows
 from .pools import SitePool
@@ -27,7 +29,7 @@ def groups_of(
     one group, or that groups them as an earlier kind does, is left out; `left_out` counts the jobs of groups
     beyond the first twenty.
     """
-    kinds: dict[str, list[str]] = {"size": [_size(int(log.gpus[i])) for i in rows]}
+    kinds: dict[str, list[str]] = {"size": [size_label(int(log.gpus[i])) for i in rows]}
     if len(pools) > 1:
         pool_of = {int(i): pool.name for pool in pools for i in pool.rows}
         kinds["pool"] = [pool_of[int(i)] for i in rows]
@@ -41,12 +43,6 @@ def groups_of(
         if not repeats:
             groups[kind] = _groups(log, simulated, rows, labels, kind)
     return groups
-
-
-def _size(gpus: int) -> str:
-    """The power of two that holds a number of GPUs, as a range: 1, 2, 3-4, 5-8, ..."""
-    top = 1 << (gpus - 1).bit_length()
-    return f"{top // 2 + 1}-{top}" if top > 2 else str(top)
 
 
 def _groups(

@@ -21,6 +21,8 @@ from .help.options import NoReport
 if TYPE_CHECKING:
     from clustersim.grid import Campaign, CellCounts, GridPlan, Progress, Results
 
+    from .output.grids import WaitsByGroup
+
 __all__ = ["grid", "make_grid", "show_grid"]
 
 _SOME_FAILED = 5
@@ -99,10 +101,11 @@ def show_grid(
     kept: bool = True,
     wide: bool = False,
     json: bool = False,
+    waits: WaitsByGroup | None = None,
 ) -> None:
     """Write the tables and the page of a grid, print the differences, and exit with 5 if cells failed.
 
-    `kept`: whether the folder stays.
+    `kept`: whether the folder stays. `waits`: those of groups of jobs, which are printed as well.
     """
     from clustersim.grid import Store, write_tables
     from itertime.io import write_text
@@ -115,7 +118,7 @@ def show_grid(
         page.unlink(missing_ok=True)  # that of earlier results
     else:
         write_text(page, results.report().text)
-    print_results(results, comparisons, json, wide, kept)
+    print_results(results, comparisons, json, wide, kept, waits)
     if not no_report and not json:
         print(f"Report: {page}")
     if failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,11 @@ from .help.options import (
     policy_or_that_of_site,
 )
 
+if TYPE_CHECKING:
+    from clustersim.grid import Results
+
+    from .output.grids import WaitsByGroup
+
 __all__ = ["vary", "what_if"]
 
 Vary = Annotated[
@@ -37,6 +42,10 @@ Vary = Annotated[
 Metrics = Annotated[
     str | None, typer.Option(help="Metrics to compare, separated by commas; by default five.")
 ]
+By = Annotated[
+    str | None,
+    typer.Option(help="Print mean waits by tenant, user, account, partition, qos, gpu_type or size as well."),
+]
 
 
 @option_groups
@@ -48,6 +57,7 @@ def what_if(
     policy: PolicyName = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds of each run, counting from --seed.")] = 1,
     metrics: Metrics = None,
+    by: By = None,
     workers: Workers = None,
 ) -> None:
     """Simulate a trace under other settings, and compare each with the first.
@@ -57,7 +67,7 @@ def what_if(
     command continues it. Where something is drawn, --seeds 5 or more gives intervals.
     """
     name = policy_or_that_of_site(policy, options)
-    vary(trace, [name], vary_, options, output, seeds=seeds, metrics=metrics, workers=workers)
+    vary(trace, [name], vary_, options, output, seeds=seeds, metrics=metrics, by=by, workers=workers)
 
 
 def vary(
@@ -70,6 +80,7 @@ def vary(
     seeds: int,
     baseline: str | None = None,
     metrics: str | None = None,
+    by: str | None = None,
     workers: int | None = None,
 ) -> None:
     """Run the grid of policies and varied settings, and print and write its results."""
@@ -77,6 +88,7 @@ def vary(
 
     from .grid import make_grid, show_grid
 
+    _check_grouping(by)
     variation = Variation(policies, _values(assignments), seeds, baseline)
     if options.no_bound and "bound" in variation.vary:
         raise UserError("--vary bound: contradicts --no-bound; leave one of them out")
@@ -88,7 +100,34 @@ def vary(
         results, failed = make_grid(plan, folder, workers=workers)
         keeps_folder = output.out is not None
         no_report = output.no_report or not keeps_folder
-        show_grid(results, failed, no_report=no_report, kept=keeps_folder, wide=output.wide, json=output.json)
+        waits = None if by is None else _waits(results, trace, options, by)
+        show_grid(
+            results,
+            failed,
+            no_report=no_report,
+            kept=keeps_folder,
+            wide=output.wide,
+            json=output.json,
+            waits=waits,
+        )
+
+
+def _check_grouping(by: str | None) -> None:
+    from clustersim.analysis import GROUPINGS
+    from itertime.errors import UnknownName
+
+    if by is not None and by not in GROUPINGS:
+        raise UnknownName("group of --by", by, GROUPINGS)
+
+
+def _waits(results: Results, trace: Path, options: RunOptions, by: str) -> WaitsByGroup:
+    """The mean waits of groups of jobs in every run."""
+    from clustersim.runs import Trace
+
+    from .output.grids import waits_by
+
+    config = options.config("fifo", settings=[])
+    return waits_by(results, Trace.read(trace, config.table, config.model_path).jobs, by)
 
 
 @contextmanager

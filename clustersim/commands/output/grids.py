@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import fsum
 from pathlib import Path
 from typing import Any
 
-from clustersim.analysis import LEAST_PAIRS
+from clustersim.analysis import LEAST_PAIRS, GroupWaits, group_labels, waits_by_group
 from clustersim.grid import (
     Comparison,
     GridPlan,
@@ -19,13 +19,22 @@ from clustersim.grid import (
     planner_notes,
     text_of,
 )
+from clustersim.report.numbers import difference, duration
 from itertime.commandline import print_json
+from traces import Job
 
 from .terminal import WIDE, plain, print_table, say
 
 _MOST_COUNTS = 6
 
-__all__ = ["as_rows", "print_cells", "print_differences", "print_results"]
+__all__ = [
+    "WaitsByGroup",
+    "as_rows",
+    "print_cells",
+    "print_differences",
+    "print_results",
+    "waits_by",
+]
 
 
 def print_cells(plan: GridPlan, folder: Path, json: bool) -> None:
@@ -54,8 +63,9 @@ def print_results(
     json: bool,
     wide: bool = False,
     in_folder: bool = True,
+    waits: WaitsByGroup | None = None,
 ) -> None:
-    """Paired differences to the baseline, and the number of cells."""
+    """Paired differences to the baseline, waits by group if they are given, and the number of cells."""
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("done", "failed", "missing")}
     if json:
@@ -66,7 +76,7 @@ def print_results(
         print_json(
             {
                 "cells": len(results), **counts, "baseline": results.baseline, "comparisons": rows,
-                "notes": notes,
+                "notes": notes, **({} if waits is None else {"waits": waits.document()}),
             }
         )  # fmt: skip
         return
@@ -74,12 +84,66 @@ def print_results(
     for sentence in load_notes(results):
         say(sentence, width)
     print_differences(comparisons, results.baseline or {}, width)
+    if waits is not None:
+        _print_waits(waits, width)
     for sentence in [*planner_notes(results), *bound_notes(results), *cell_notes(results)]:
         say(sentence, width)
     if in_folder:
         print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
     else:
         print(f"{len(results)} runs, not kept; --out DIR keeps them and writes a report.")
+
+
+@dataclass(frozen=True)
+class WaitsByGroup:
+    """Mean waits of groups of jobs in each cell that is done: by the values of its axes and its seed."""
+
+    grouping: str
+    cells: Mapping[str, Mapping[str, GroupWaits]]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        groups = {
+            cell: {label: {"jobs": wait.jobs, "wait_mean_s": wait.mean_s} for label, wait in waits.items()}
+            for cell, waits in self.cells.items()
+        }
+        return {"by": self.grouping, "cells": groups}
+
+
+def waits_by(results: Results, jobs: Iterable[Job], grouping: str) -> WaitsByGroup:
+    """The waits of groups of jobs in the runs of a what-if. UserError for a run that cannot be read."""
+    labels = group_labels(jobs, grouping)
+    several_seeds = len({result.seed for result in results}) > 1
+    cells: dict[str, Mapping[str, GroupWaits]] = {}
+    for result in results:
+        if result.status == "done":
+            words = [f"{name}={text_of(value)}" for name, value in result.axes.items()]
+            words += [f"seed={result.seed}"] if several_seeds else []
+            cells[", ".join(words)] = waits_by_group(result.run().jobs, labels)
+    return WaitsByGroup(grouping, cells)
+
+
+def _against(waits: GroupWaits | None, base_s: float) -> str:
+    """A mean wait with its difference from that of the first cell; a dash for a group without jobs."""
+    if waits is None:
+        return "–"
+    text = difference("time", waits.mean_s, base_s)
+    return f"{duration(waits.mean_s)} ({text})" if text else duration(waits.mean_s)
+
+
+def _print_waits(waits: WaitsByGroup, width: int | None) -> None:
+    """A table of the mean waits, with their differences from the first cell."""
+    if not waits.cells:
+        return
+    base = next(iter(waits.cells.values()))
+    rows = []
+    for label, wait in base.items():
+        cells = [group_waits.get(label) for group_waits in waits.cells.values()]
+        texts = [duration(wait.mean_s), *(_against(cell, wait.mean_s) for cell in cells[1:])]
+        rows.append([plain(label), f"{wait.jobs:,}", *texts])
+    print(f"Mean waits by {waits.grouping.replace('_', ' ')}")
+    heads = [waits.grouping.replace("_", " "), "jobs", *waits.cells]
+    print_table(heads, rows, width=width, remedy="--wide shows them")
 
 
 def bound_notes(results: Results) -> list[str]:
