@@ -399,6 +399,8 @@ class ActiveJob:
         if self.eligibility is None:
             self.eligibility = Eligibility(None)
         self.eligibility.since_s = None
+        if self.start_s is None:
+            self.eligibility.first_s = None
 
     def take_over(self, eligibility: Eligibility) -> None:
         """The job, which has not run, was held and became eligible as a job of another cluster."""

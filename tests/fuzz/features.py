@@ -384,7 +384,7 @@ FEATURES: dict[str, Callable[[Scene], None]] = {
     for feature in (
         gpu_types, node_sizes, fleet, routing, tiers, contention,  # first: others look at their nodes
         deadlines, wrong_statements, tenants, user_estimates, parts_of_gpus, phases, batches,
-        host_demands, logged_ends, kinds_of_jobs, holds, stated_ends, node_shapes, sharing, services,
+        host_demands, logged_ends, kinds_of_jobs, sharing, services, holds, stated_ends, node_shapes,
         overheads, shared_storage,
         failures, calendar, removal, spot, reservations, step_times, variability, rounds, estimates,
         predictor, quotas, placements, until, window, bound, planners,
