@@ -85,12 +85,12 @@ class EmulatedCluster:
         self._configure()
         self._add_accounts()
         self.call("slurmctld")
-        self._wait_for("slurmctld", "scontrol ping", "UP", 30)
+        self._wait_for("slurmctld", "scontrol ping", "UP", 120)
         self._set_limits()
         for node in self.nodes:
             (self.base / "spool" / node).mkdir()
             self.call(f"slurmd -N {node}")
-        self._wait_for("slurmd", "sinfo -h -N -t idle -o %N", self.nodes[-1], 60, count=len(self.nodes))
+        self._wait_for("slurmd", "sinfo -h -N -t idle -o %N", self.nodes[-1], 180, count=len(self.nodes))
 
     def call(self, command: str | Sequence[str], check: bool = True) -> str:
         """What a command prints. UserError if it fails, with what it says."""
@@ -192,7 +192,7 @@ class EmulatedCluster:
 
     def _add_accounts(self) -> None:
         """The cluster, its accounts with shares, and users."""
-        self._wait_for("slurmdbd", "sacctmgr show qos -n -P format=Name", "normal", 30)
+        self._wait_for("slurmdbd", "sacctmgr show qos -n -P format=Name", "normal", 120)
         within = f"cluster={self.name}"
         self.call(f"sacctmgr -i add cluster {self.name}")
         for account, share in self.workload.accounts.items():
