@@ -25,7 +25,7 @@ from tests.printed import assert_nearly_printed, parts
 
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SLOW_PAGES = {"study", "capacity", "many-machines", "write-a-policy", "export", "first-comparison"}
+SLOW_PAGES = {"slurm", "study", "capacity", "many-machines", "write-a-policy", "export", "first-comparison"}
 PAGES = [
     *(DOCS / f"{name}.md" for name in ("quickstart", "tutorial")),
     *(page for folder in ("tutorials", "how-to") for page in sorted((DOCS / folder).glob("*.md"))),
