@@ -27,7 +27,7 @@ def hosts_of(text: str) -> list[str]:
     ['n01', 'n02', 'n03', 'n7', 'gpu-1-0', 'gpu-1-1', 'gpu-2-0', 'gpu-2-1']
     """
     hosts: list[str] = []
-    for word in _words(text):
+    for word in filter(None, _words(text)):
         pieces = [_choices(text, *match.groups()) for match in _PIECE.finditer(word)]
         count = len(hosts) + _product_of(len(choices) for choices in pieces)
         if count > MOST_HOSTS:

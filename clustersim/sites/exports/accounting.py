@@ -7,6 +7,7 @@ names of accounts, which `tree` prints. Without either, all accounts are below r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,12 @@ def _whole(entry: Entry, column: str) -> int:
 def _number(entry: Entry, column: str, default: float) -> float:
     text = entry.stated(column)
     try:
-        return default if text is None else float(text)
+        value = default if text is None else float(text)
     except ValueError:
-        raise entry.fault(column, text, "must be a number") from None
+        value = nan
+    if not isfinite(value):
+        raise entry.fault(column, text, "must be a number")
+    return value
 
 
 def _seconds(entry: Entry, column: str) -> float | None:

@@ -29,6 +29,8 @@ def reservations_of_file(
     node_names = frozenset(nodes)
     for entry in entries_of(text_of(path, "reservation"), "ReservationName"):
         name = entry.stated("ReservationName") or ""
+        if not name:
+            raise entry.fault("ReservationName", "", "is missing; export the reservations again")
         host_text = entry.stated("Nodes")
         hosts = [] if host_text is None else sorted(node_names) if host_text == "ALL" else hosts_of(host_text)
         for host in hosts:
