@@ -109,7 +109,6 @@ def search(
         print(answer.counts)
         print(wrapped(space_options.frame_text(system, space)))
         answer.print_plans(against_best=not front)
-        answer.print_command()
         if goal.explain and result.plans:
             _explain(result.plans[0])
         _print_notes(system, result, choice, price)
@@ -158,18 +157,16 @@ class _Answer:
         return {"plans": plans, **counts, **obstacle}
 
     def print_plans(self, against_best: bool) -> None:
-        """`against_best`: also say why each plan is worse than the first."""
+        """Each plan, with the command that predicts it, on one line so that it can be copied. `against_best`:
+        also say why each is worse than the first.
+        """
         for place, ranked_plan in enumerate(self.result.plans, 1):
             print(self._line(place, ranked_plan))
             if place > 1 and against_best:
                 print(self._why(ranked_plan))
             if place <= MEMORY_OF and against_best:
                 print(_memory(ranked_plan))
-
-    def print_command(self) -> None:
-        """Print what predicts the first plan; `--json` has that of every plan."""
-        if self.result.plans:
-            print(f"the first plan again: {self._command(self.result.plans[0])}")
+            print(f"     {self._command(ranked_plan)}")
 
     def _command(self, ranked_plan: RankedPlan) -> str:
         return predict_command(self.subject, ranked_plan.plan, self.memory_headroom)
