@@ -54,7 +54,8 @@ class TasksOfArray:
 class Links:
     """The jobs of a trace that dependencies name, with what has become of them in a run.
 
-    `namesakes`: the users and names of singletons. The clusters of a fleet share one object.
+    `namesakes`: the users and names of singletons. `waiters`: the held jobs by what they wait for, each with
+    the feature of its cluster that holds it. The clusters of a fleet share one object.
     """
 
     def __init__(self, jobs: Iterable[Job], dependents: Sequence[Job]):
@@ -71,6 +72,7 @@ class Links:
         self._failed_in_log: set[str] = set()
         self._targets: dict[str, _Target] = {}
         self._unstarted: set[str] = set()
+        self.waiters: dict[str | Namesake, dict[ActiveJob, Any]] = {}
         self._live: dict[Namesake, dict[str, int]] = {key: {} for key in self.namesakes}
         self._namesake_of: dict[str, Namesake] = {}
         counts: dict[str, int] = {}

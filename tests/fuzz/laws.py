@@ -373,7 +373,7 @@ def work_done(ledger: Ledger) -> Iterator[str]:
         job = ledger.trace[job_id]
         text = job.get("iterations") or job["duration_s"]
         asked = float(text)
-        if not job.get("iterations"):
+        if not (job.get("iterations") or job.get("phases")):
             asked += float(job.get("suspended_s") or 0)
         began_s = max(
             (float(e["time_s"]) for e in ledger.events_of[job_id] if e["event"] == "requeue"), default=0

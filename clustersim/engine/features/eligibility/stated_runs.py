@@ -53,7 +53,6 @@ class StatedRuns:
         self._world, self._held_jobs, self._links = world, enactment.held_jobs, links
         self._replays_preemptions = replays_preemptions
         self._holds: dict[ActiveJob, _Hold] = {}
-        self._waiters: dict[str | Namesake, dict[ActiveJob, None]] = {}  # by what they wait for
         self._arrays = world.arrivals.arrays
         self._array_of: dict[str, str] = {}  # of the tasks that have a place
         self._to_check: dict[ActiveJob, None] = {}
@@ -95,8 +94,9 @@ class StatedRuns:
         if not reasons:
             return False
         self._holds[active] = hold
-        for name in self._names_in(active, hold):
-            self._waiters.setdefault(name, {})[active] = None
+        if self._links is not None:
+            for name in self._names_in(active, hold):
+                self._links.waiters.setdefault(name, {})[active] = self
         self._held_jobs.hold(active, ", ".join(reasons))
         self._check_later(active)
         return True
@@ -197,9 +197,10 @@ class StatedRuns:
                 array.queue[0][2]._check_at_once(head)
 
     def _wake(self, names: tuple[str | Namesake, ...]) -> None:
+        assert self._links is not None
         for name in names:
-            for active in self._waiters.get(name, ()):
-                self._check_at_once(active)
+            for active, of_cluster in self._links.waiters.get(name, {}).items():
+                of_cluster._check_at_once(active)
 
     def _check_at_once(self, active: ActiveJob) -> None:
         """Look at a held job again at this instant, behind what is due now."""
@@ -257,8 +258,10 @@ class StatedRuns:
         self._held_jobs.release(active)
 
     def _forget(self, active: ActiveJob) -> None:
-        for name in self._names_in(active, self._holds.pop(active)):
-            self._waiters[name].pop(active, None)
+        names, links = self._names_in(active, self._holds.pop(active)), self._links
+        if links is not None:
+            for name in names:
+                links.waiters[name].pop(active, None)
 
     def _on_cancel(self, event: Due) -> None:
         """A user cancels a job, which has an effect if it waits."""
