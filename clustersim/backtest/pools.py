@@ -160,7 +160,7 @@ def _pool(
     if cluster is None:
         peak_gpus = peak(*log.runs_of(seen))
         gpus = max(peak_gpus, largest)
-        size = site_facts.gpus_per_node or _node_size(log.gpus[rows])
+        size = site_facts.gpus_per_node or _node_size(log, rows)
         cluster = Cluster(ceil(gpus / size), size)
     reduced_spans: list[Reduced] = []
     if site_facts.look_for_reduced and not cluster.mixed and cluster.node_sizes == 1:
@@ -179,10 +179,14 @@ def _pool(
     )
 
 
-def _node_size(requests: Rows) -> int:
-    """8 if some request is of at least 8 GPUs, and all larger ones are multiples of 8; else 1."""
+def _node_size(log: LoggedRun, rows: Rows) -> int:
+    """8 if some request is of at least 8 GPUs, and all larger ones are multiples of 8; else 1. In any case
+    what a job asks for on one node.
+    """
+    requests = log.gpus[rows]
     odd = (requests[requests > _USUAL_SIZE] % _USUAL_SIZE).any()
-    return _USUAL_SIZE if requests.max() >= _USUAL_SIZE and not odd else 1
+    size = _USUAL_SIZE if requests.max() >= _USUAL_SIZE and not odd else 1
+    return max([size, *(log.jobs[row].gpus_per_node or 1 for row in rows.tolist())])
 
 
 def _quotas(log: LoggedRun, seen: Rows, cluster: Cluster) -> dict[str, int]:

@@ -236,12 +236,11 @@ def _with_components(rows: LogRows) -> list[LoggedJob]:
 
 
 def _of_components(components: list[LoggedJob], base: str) -> LoggedJob:
+    """The job of components that start together: the runs of the first one, on the GPUs of all."""
     leader = components[0]
     shapes = {(job.gpus_per_node, job.nodes is None) for job in components}
     types = {job.gpu_type for job in components}
     is_even = len(shapes) == 1 and leader.nodes is not None and leader.gpus_per_node is not None
-    ends = [job.logged_end_s for job in components if job.logged_end_s is not None]
-    durations = [job.duration_s for job in components if job.duration_s is not None]
 
     def total(name: str) -> float | None:
         amounts = [amount for job in components if (amount := getattr(job, name)) is not None]
@@ -255,8 +254,6 @@ def _of_components(components: list[LoggedJob], base: str) -> LoggedJob:
         part_of_gpu=any(job.part_of_gpu for job in components),
         nodes=sum(job.nodes or 0 for job in components) if is_even else None,
         gpus_per_node=leader.gpus_per_node if is_even else None,
-        logged_end_s=max(ends, default=None),
-        duration_s=max(durations, default=None),
         spans=tuple(span for job in components for span in job.on_nodes),
         cpus=total("cpus"),
         host_memory_gb=total("host_memory_gb"),
