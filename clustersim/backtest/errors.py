@@ -43,7 +43,7 @@ def times_of(log: LoggedRun, simulated: Simulated, metric: str) -> tuple[Floats,
     jct, from their submission.
     """
     if metric == "wait":
-        return log.wait_s, np.maximum(simulated.start_s - log.eligible_s, 0.0)
+        return log.wait_s, simulated.wait_s(log)
     return log.jct_s, simulated.end_s - log.submit_s
 
 

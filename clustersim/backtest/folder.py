@@ -139,7 +139,7 @@ def _summary(path: Path) -> Mapping[str, Any]:
 def _table(result: Backtest) -> str:
     log, simulated = result.log, result.made
     pool_of = {int(i): pool.name for pool in result.pools for i in pool.rows}
-    waits_s = simulated.start_s - log.submit_s
+    waits_s = simulated.wait_s(log)
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(JOB_COLUMNS)

@@ -75,13 +75,19 @@ def site_words(site: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class Simulated:
     """When each job of a log started and ended in the simulation; NaN for jobs that did not. `gpus`: those of
-    all `pools`, by name.
+    all `pools`, by name. `eligible_s`: when it was eligible there; None: as in the log.
     """
 
     start_s: Floats
     end_s: Floats
     gpus: int
     pools: Mapping[str, int]
+    eligible_s: Floats | None = None
+
+    def wait_s(self, log: LoggedRun) -> Floats:
+        """From when each job was eligible to its start."""
+        eligible_s = log.eligible_s if self.eligible_s is None else self.eligible_s
+        return np.maximum(self.start_s - eligible_s, 0.0)
 
 
 def simulate(
@@ -104,6 +110,7 @@ def simulate(
         problem = "numbers the nodes of one cluster; state it with --cluster SHAPE, and --pools none"
         raise UserError(f"--set {shown(setting_texts['calendar'])}: {problem}")
     starts_s, ends_s = np.full(len(log.jobs), np.nan), np.full(len(log.jobs), np.nan)
+    eligibles_s = log.submit_s.copy()
     sizes = {}
     for pool in pools:
         cluster = pool.scaled(site.capacity)
@@ -126,11 +133,13 @@ def simulate(
         trace = Trace.of([log.jobs[i] for i in pool.rows])
         for record in run_config(trace, config, cluster=cluster).jobs:
             i = rows[record.job_id]
+            if record.eligible_s is not None:
+                eligibles_s[i] = record.eligible_s
             if record.start_s is not None:
                 starts_s[i] = record.start_s + site.start_up_s
             if record.finish_s is not None:
                 ends_s[i] = record.finish_s
-    return Simulated(starts_s, ends_s, sum(sizes.values()), sizes)
+    return Simulated(starts_s, ends_s, sum(sizes.values()), sizes, eligibles_s)
 
 
 def settings_named(settings: Sequence[str]) -> dict[str, str]:
