@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields
 from pathlib import Path
+from threading import Event
 
 from experiments.output import make_folder
 from itertime.errors import UserError
@@ -47,6 +48,8 @@ def main() -> None:
             rows = replaced(rows, measure(arguments.out, arguments.kinds))
         except UserError as error:
             sys.exit(f"error: {error}")
+        except KeyboardInterrupt:
+            sys.exit("stopped, with all daemons; the same call goes on with the runs that are left")
         write_text(TABLE, csv_of([asdict(row) for row in rows]))
         for failure in failures:
             print(failure, file=sys.stderr)
@@ -84,16 +87,22 @@ def run_workloads(out: Path, kinds: Sequence[str], repeats: int, workers: int) -
         print(f"{len(due)} runs are skipped: no Slurm here: {lacking}", file=sys.stderr)
         return []
 
+    stop = Event()
+
     def attempt(kind: str, folder: Path) -> str | None:
         try:
-            record(kind, 1, folder.resolve())
+            record(kind, 1, folder, stop)
         except UserError as error:
             return str(error)
         return None
 
-    with ThreadPoolExecutor(workers) as pool:
+    pool = ThreadPoolExecutor(workers)
+    try:
         failures = pool.map(attempt, *zip(*due, strict=True)) if due else ()
         return [failure for failure in failures if failure is not None]
+    finally:
+        stop.set()  # ends the daemons of runs that are interrupted
+        pool.shutdown(cancel_futures=True)
 
 
 def measure(out: Path, kinds: Sequence[str]) -> list[Measures]:

@@ -32,7 +32,7 @@ __all__ = ["PACKAGES", "EmulatedCluster", "absent", "sealed"]
 PACKAGES = "slurmctld slurmd slurm-client slurmdbd munge mariadb-server iproute2"
 PROGRAMS = (
     "slurmctld", "slurmd", "slurmdbd", "sbatch", "squeue", "sacct", "sacctmgr", "scontrol", "munged",
-    "mariadbd", "mariadb-install-db", "ip", "unshare", "runuser",
+    "mariadbd", "mariadb-install-db", "ip", "unshare", "setpriv", "runuser",
 )  # fmt: skip
 GPU_FILES = "/dev/tty[1-8]"
 FIRST_UID = 61001
@@ -52,9 +52,11 @@ def absent() -> str:
 
 
 def sealed(command: Sequence[str]) -> list[str]:
-    """The command as the first process of namespaces for network, mounts and processes."""
+    """The command as the first process of namespaces for network, mounts and processes. It ends with the
+    thread that starts it.
+    """
     namespaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return ["nice", "unshare", *namespaces, *command]
+    return ["setpriv", "--pdeathsig", "KILL", "nice", "unshare", *namespaces, *command]
 
 
 class EmulatedCluster:

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from itertime.errors import UserError
@@ -56,23 +57,31 @@ LIVE = {
 SAMPLES_S = (60.0, 90.0)
 
 
-def record(kind: str, number: int, folder: Path) -> None:
-    """Run a workload in namespaces of its own, which end with it. UserError if it fails."""
+def record(kind: str, number: int, folder: Path, stop: Event | None = None) -> None:
+    """Run a workload in namespaces of its own, which end with it. UserError if it fails or `stop` is set."""
     if lacking := absent():
         raise UserError(f"no Slurm here: {lacking}")
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp") as base:
+    stop = stop or Event()
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True) as base,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
         os.chmod(base, 0o755)  # munge and the database run as other users
         words = [sys.executable, "-m", "experiments.slurm.record", kind, str(number), str(folder), base]
-        process = subprocess.Popen(sealed(words), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(sealed(words), cwd=ROOT, stderr=errors)
         try:
-            _, said = process.communicate()
+            while process.poll() is None and not stop.wait(0.5):
+                pass
         finally:
-            process.kill()  # its namespaces end with it
-            process.wait()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+                time.sleep(1.0)  # its namespaces end with it, and all daemons in them
+        errors.seek(0)
+        lines = errors.read().strip().splitlines()[-6:]
     if process.returncode:
-        lines = said.strip().splitlines()[-6:]
         raise UserError(f"{kind}-{number}: {' / '.join(lines) or 'failed'}")
 
 
