@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from experiments.output import make_folder
 from itertime.errors import UserError
@@ -133,10 +134,11 @@ def read_table(path: Path) -> list[Measures]:
     reads = {"str": str, "int": int, "float": float}
     kinds = {field.name: str(field.type).partition(" ")[0] for field in fields(Measures)}
     with path.open(encoding="utf-8", newline="") as file:
-        return [
-            Measures(**{name: reads[kinds[name]](text) if text else None for name, text in row.items()})
+        rows: list[dict[str, Any]] = [
+            {name: reads[kinds[name]](text) if text else None for name, text in row.items()}
             for row in csv.DictReader(file)
         ]
+    return [Measures(**row) for row in rows]
 
 
 if __name__ == "__main__":
