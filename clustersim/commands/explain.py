@@ -86,7 +86,7 @@ def _lines(run: StreamedRun, story: Explanation) -> Iterator[str]:
     notes = deque(story.notes)
     for spell in story.spells:
         begins_s = spell.from_s if isinstance(spell, Wait) else spell.given.time_s
-        while notes and notes[0].time_s < begins_s:
+        while notes and (notes[0].time_s, notes[0].event == "note") < (begins_s, True):
             yield _noted(notes.popleft())
         if isinstance(spell, Wait):
             yield from _wait(run, spell, job)

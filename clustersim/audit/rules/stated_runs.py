@@ -41,8 +41,8 @@ _BY_USER = f"{CANCELLED} its user"
 
 def states_runs(trace: Trace) -> bool:
     """Whether any job of a trace states when, where or how often it may run."""
-    stated, nothing = attrgetter(*_COLUMNS), (None,) * len(_COLUMNS)
-    return any(stated(job) != nothing for job in trace.jobs)
+    statement, nothing = attrgetter(*_COLUMNS), (None,) * len(_COLUMNS)
+    return any(statement(job) != nothing for job in trace.jobs)
 
 
 class ServicesLeave(Rule):
@@ -68,7 +68,7 @@ class ServicesLeave(Rule):
                 self.report_at(i, event, f"job {event.job_id} leaves; its time is over at t={expected_s:g}")
 
 
-class _Stated:
+class _Statement:
     """A job in the system of which the trace states more than its work. `order`: of its submission.
     `waits_since_s`: when it last began to wait. `requeues`: how often it began anew as logged.
     """
@@ -96,7 +96,7 @@ class RunsAsStated(Rule):
         self._jobs: Iterator[Job] = iter(trace.jobs)
         self._links: Links | None = links_of(trace.jobs)
         self._passed: dict[str, Job] = {}  # jobs that the log submits later than the trace
-        self._stated: dict[str, _Stated] = {}
+        self._statements: dict[str, _Statement] = {}
         self._new: dict[str, tuple[int, EventRecord]] = {}  # submitted at this instant, and not held so far
         self._tasks: dict[str, set[str]] = {}  # of arrays, those that may run
         self._submitted = 0
@@ -108,9 +108,9 @@ class RunsAsStated(Rule):
         kind, job_id, links = event.event, event.job_id, self._links
         if kind == SUBMIT:
             self._submit(i, event)
-        stated = self._stated.get(job_id)
-        if stated is not None:
-            self._check(i, event, job, stated)
+        statement = self._statements.get(job_id)
+        if statement is not None:
+            self._check(i, event, job, statement)
         if links is not None:
             if kind == START:
                 links.start(job_id, event.time_s)
@@ -121,9 +121,9 @@ class RunsAsStated(Rule):
     def on_instant(self, first_index: int, batch: Sequence[EventRecord]) -> None:
         """Jobs submitted now that are not held are eligible now."""
         for job_id, (i, event) in self._new.items():
-            stated = self._stated.get(job_id)
-            if stated is not None and not stated.is_eligible:
-                self._become_eligible(i, event, stated)
+            statement = self._statements.get(job_id)
+            if statement is not None and not statement.is_eligible:
+                self._become_eligible(i, event, statement)
         self._new.clear()
 
     def _submit(self, i: int, event: EventRecord) -> None:
@@ -134,7 +134,7 @@ class RunsAsStated(Rule):
         if self._links is not None:
             self._links.add_namesake(job, self._submitted)
         if any(getattr(job, column) is not None for column in _COLUMNS):
-            self._stated[event.job_id] = _Stated(job, self._submitted)
+            self._statements[event.job_id] = _Statement(job, self._submitted)
             self._new[event.job_id] = i, event
 
     def _job_of(self, job_id: str) -> Job | None:
@@ -147,35 +147,35 @@ class RunsAsStated(Rule):
             self._passed[job.job_id] = job
         return None
 
-    def _check(self, i: int, event: EventRecord, history: JobHistory, stated: _Stated) -> None:
+    def _check(self, i: int, event: EventRecord, history: JobHistory, statement: _Statement) -> None:
         kind, job_id = event.event, event.job_id
         wrong = ""
         if kind in WAITS_AFTER:
-            stated.waits_since_s = event.time_s
+            statement.waits_since_s = event.time_s
         if kind == HOLD:
             self._new.pop(job_id, None)
-        elif kind == ELIGIBLE and not stated.is_eligible:
-            self._become_eligible(i, event, stated)
+        elif kind == ELIGIBLE and not statement.is_eligible:
+            self._become_eligible(i, event, statement)
         elif kind in ALLOCATES:
-            wrong = self._wrong_start(event, stated)
+            wrong = self._wrong_start(event, statement)
         elif kind == REQUEUE and event.detail.endswith(AS_LOGGED):
-            wrong = self._wrong_requeue(history, stated)
+            wrong = self._wrong_requeue(history, statement)
         elif kind in ENDS:
-            wrong = self._wrong_end(event, history, stated)
-            del self._stated[job_id]
+            wrong = self._wrong_end(event, history, statement)
+            del self._statements[job_id]
             self._new.pop(job_id, None)
-            if stated.job.array_limit is not None:
-                self._tasks.get(stated.job.array_id or "", set()).discard(job_id)
+            if statement.job.array_limit is not None:
+                self._tasks.get(statement.job.array_id or "", set()).discard(job_id)
         if wrong:
             self.report_at(i, event, f"{kind} of job {job_id}, {wrong}")
 
-    def _become_eligible(self, i: int, event: EventRecord, stated: _Stated) -> None:
+    def _become_eligible(self, i: int, event: EventRecord, statement: _Statement) -> None:
         """Check that a job may run now."""
-        job, now, wrong = stated.job, event.time_s, ""
-        stated.is_eligible = True
+        job, now, wrong = statement.job, event.time_s, ""
+        statement.is_eligible = True
         if eligible_from_s(job) > now + self._slack_s(now):
             wrong = f"which is not eligible before t={eligible_from_s(job):g}"
-        elif job.depends is not None and (status := self._status(stated, now)) != "fulfilled":
+        elif job.depends is not None and (status := self._status(statement, now)) != "fulfilled":
             wrong = f"whose dependency {job.depends} is {status}"
         if job.array_limit is not None:
             tasks = self._tasks.setdefault(job.array_id or "", set())
@@ -185,30 +185,30 @@ class RunsAsStated(Rule):
         if wrong:
             self.report_at(i, event, f"{event.event} of job {job.job_id}, {wrong}")
 
-    def _status(self, stated: _Stated, now: float) -> str:
+    def _status(self, statement: _Statement, now: float) -> str:
         assert self._links is not None
-        dependencies, is_any, _ = self._links.dependencies_of(stated.job)
+        dependencies, is_any, _ = self._links.dependencies_of(statement.job)
         if not dependencies:
             return "fulfilled"
         later = now + self._slack_s(now)
-        return self._links.status_of_all(dependencies, is_any, stated.job, stated.order, later)[0]
+        return self._links.status_of_all(dependencies, is_any, statement.job, statement.order, later)[0]
 
-    def _wrong_start(self, event: EventRecord, stated: _Stated) -> str:
+    def _wrong_start(self, event: EventRecord, statement: _Statement) -> str:
         """What is wrong with the GPUs that a job gets, if anything."""
         slack = self._slack_s(event.time_s)
-        cancel_s = inf if stated.job.cancel_s is None else stated.job.cancel_s
-        waited = event.event in (START, RESTART) and stated.waits_since_s < cancel_s - slack
+        cancel_s = inf if statement.job.cancel_s is None else statement.job.cancel_s
+        waited = event.event in (START, RESTART) and statement.waits_since_s < cancel_s - slack
         if waited and event.time_s > cancel_s + slack:
             return f"which its user cancelled at t={cancel_s:g}"
         return ""
 
-    def _wrong_requeue(self, history: JobHistory, stated: _Stated) -> str:
+    def _wrong_requeue(self, history: JobHistory, statement: _Statement) -> str:
         """What is wrong with a beginning anew as logged, if anything. A policy may leave out the runs that a
         preemption ended.
         """
-        number, totals = stated.requeues, history.totals
-        stated.requeues += 1
-        choices = [earlier_runs_of(stated.job, replays) for replays in (True, False)]
+        number, totals = statement.requeues, history.totals
+        statement.requeues += 1
+        choices = [earlier_runs_of(statement.job, replays) for replays in (True, False)]
         due_s = [runs[number].run_s for runs in choices if number < len(runs)]
         if not due_s:
             return f"whose log has {len(choices[0])} runs ahead of its last one"
@@ -217,33 +217,35 @@ class RunsAsStated(Rule):
             return f"after {totals.work:g} s of work; the run took {due_s[0]:g} s in its log"
         return ""
 
-    def _wrong_end(self, event: EventRecord, history: JobHistory, stated: _Stated) -> str:
+    def _wrong_end(self, event: EventRecord, history: JobHistory, statement: _Statement) -> str:
         """What is wrong with the end of a job, if anything."""
-        job, detail = stated.job, event.detail
+        job, detail = statement.job, event.detail
         if event.event == FINISH:
             counts = [len(earlier_runs_of(job, replays)) for replays in (True, False)]
-            if stated.requeues not in counts:
-                return f"after {stated.requeues} runs of {counts[0]} that its log has ahead of its last one"
-            return self._wrong_run(history, stated, is_stopped=False)
+            if statement.requeues not in counts:
+                return (
+                    f"after {statement.requeues} runs of {counts[0]} that its log has ahead of its last one"
+                )
+            return self._wrong_run(history, statement, is_stopped=False)
         if event.event != FAIL:
             return ""
         if detail.startswith(OVER_LIMIT):
-            return self._wrong_run(history, stated, is_stopped=True)
+            return self._wrong_run(history, statement, is_stopped=True)
         if detail.startswith(_BY_USER):
             if job.cancel_s is None or not agrees(event.time_s, job.cancel_s, self._slack_s(event.time_s)):
                 return "which its user does not cancel now"
             return "which holds GPUs" if history.allocation is not None else ""
         if detail.startswith(NEVER_ELIGIBLE) and (
-            job.depends is None or self._status(stated, event.time_s) != NEVER
+            job.depends is None or self._status(statement, event.time_s) != NEVER
         ):
             return "which may still become eligible"
         return ""
 
-    def _wrong_run(self, history: JobHistory, stated: _Stated, *, is_stopped: bool) -> str:
+    def _wrong_run(self, history: JobHistory, statement: _Statement, *, is_stopped: bool) -> str:
         """What is wrong with the last run of a job that has a time limit, if anything. The limit is the run
         time on the requested GPUs; phases of other speeds are not counted.
         """
-        job, record, facts = stated.job, history.record, history.facts
+        job, record, facts = statement.job, history.record, history.facts
         if is_stopped and not stops_at_limit(job):
             return "which no time limit stops"
         work, done = facts.work, history.totals.work
@@ -258,10 +260,10 @@ class RunsAsStated(Rule):
         assert job.time_limit_s is not None
         if not record.isolated_s:
             return ""
-        due = min(1.0, job.time_limit_s / record.isolated_s) * work
+        due_work = min(1.0, job.time_limit_s / record.isolated_s) * work
         error = RESOLUTION_S + history.totals.work_error + 2 * facts.work_error
-        if not agrees(done, due, error):
-            return f"after {done:g} units of work; its time limit is over after {due:g}"
+        if not agrees(done, due_work, error):
+            return f"after {done:g} units of work; its time limit is over after {due_work:g}"
         return ""
 
     def _slack_s(self, now: float) -> float:
