@@ -40,7 +40,9 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `service_summary` | what instances of inference services asked for and did not get |
 | `service_levels` | the same by service, each a `ServiceLevel`, with the share of time with all demand met |
 | `waits_by_group`, `GroupWaits` | the mean waits of groups of jobs, by the label of each job |
-| `group_labels`, `GROUPINGS` | the labels of jobs by a field of theirs, or by size; what can group them |
+| `group_labels` | the labels of jobs by a field of theirs, or by size |
+| `GROUPINGS`, `WHOLE` | what can group jobs; all of them together |
+| `logged_waits_by_group` | the waits that a log states, by group |
 | `size_label` | the group of a number of GPUs |
 | `paired_difference` | compare two policies over seeds, as a `PairedDifference` |
 | `PairedDifference` | mean difference of a metric with its confidence interval and p value |
@@ -63,7 +65,15 @@ from .demand import (
     says_little,
 )
 from .gpu_time import CATEGORIES, GpuTime, gpu_time, plan_keys
-from .groups import GROUPINGS, GroupWaits, group_labels, size_label, waits_by_group
+from .groups import (
+    GROUPINGS,
+    WHOLE,
+    GroupWaits,
+    group_labels,
+    logged_waits_by_group,
+    size_label,
+    waits_by_group,
+)
 from .job_story import Explanation, Spell, Wait, explain
 from .metrics import METRICS, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
@@ -90,6 +100,7 @@ __all__ = [
     "NEAR_BEST",
     "NEGLIGIBLE_WAIT",
     "OVER_FINISHED",
+    "WHOLE",
     "Allocation",
     "Explanation",
     "GpuTime",
@@ -117,6 +128,7 @@ __all__ = [
     "holdings",
     "holm",
     "host_summary",
+    "logged_waits_by_group",
     "measured_jobs",
     "paired_difference",
     "paired_metrics",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import NamedTuple
 
@@ -10,7 +10,18 @@ from clustersim.records import FINISHED, JobRecord
 from itertime.errors import UnknownName
 from traces import Job
 
-__all__ = ["GROUPINGS", "GroupWaits", "group_labels", "size_label", "waits_by_group"]
+__all__ = [
+    "GROUPINGS",
+    "WHOLE",
+    "GroupWaits",
+    "group_labels",
+    "logged_waits_by_group",
+    "size_label",
+    "waits_by_group",
+]
+
+WHOLE = "all"
+"""The grouping of all jobs in one group."""
 
 GROUPINGS = ("tenant", "user", "account", "partition", "qos", "gpu_type", "size")
 """What can tell groups of jobs apart: a field of the trace, or the size of the request."""
@@ -30,6 +41,8 @@ def group_labels(jobs: Iterable[Job], grouping: str) -> dict[str, str]:
 
     Sizes are powers of two that hold the request, as ranges: 1, 2, 3-4, 5-8.
     """
+    if grouping == WHOLE:
+        return {job.job_id: "all jobs" for job in jobs}
     if grouping not in GROUPINGS:
         raise UnknownName("grouping", grouping, GROUPINGS)
     if grouping == "size":
@@ -44,6 +57,18 @@ def size_label(gpus: int) -> str:
     return f"{top // 2 + 1}-{top}" if top > 2 else str(top)
 
 
+def logged_waits_by_group(jobs: Iterable[Job], labels: Mapping[str, str]) -> dict[str, GroupWaits]:
+    """The waits that a log states, from the eligibility of each job to its first start, by group; of jobs
+    without a logged start nothing is known.
+    """
+    waits_s: dict[str, list[float]] = {}
+    for job in jobs:
+        if job.logged_start_s is not None and job.job_id in labels:
+            eligible_s = max(job.submit_s, job.eligible_s or 0.0, job.begin_s or 0.0)
+            waits_s.setdefault(labels[job.job_id], []).append(max(0.0, job.logged_start_s - eligible_s))
+    return _means(waits_s)
+
+
 def waits_by_group(records: Iterable[JobRecord], labels: Mapping[str, str]) -> dict[str, GroupWaits]:
     """The waits of finished jobs by group, that of most jobs first. Those without a label do not count."""
     waits_s: dict[str, list[float]] = {}
@@ -51,6 +76,10 @@ def waits_by_group(records: Iterable[JobRecord], labels: Mapping[str, str]) -> d
         label = labels.get(record.job_id)
         if label is not None and record.state == FINISHED and record.wait_s is not None:
             waits_s.setdefault(label, []).append(record.wait_s)
+    return _means(waits_s)
+
+
+def _means(waits_s: Mapping[str, Sequence[float]]) -> dict[str, GroupWaits]:
     order = sorted(waits_s, key=lambda label: (-len(waits_s[label]), label))
     return {
         label: GroupWaits(len(waits_s[label]), fsum(waits_s[label]) / len(waits_s[label])) for label in order

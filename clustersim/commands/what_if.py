@@ -100,7 +100,7 @@ def vary(
         results, failed = make_grid(plan, folder, workers=workers)
         keeps_folder = output.out is not None
         no_report = output.no_report or not keeps_folder
-        waits = None if by is None else _waits(results, trace, options, by)
+        waits = _waits(results, trace, options, by)
         show_grid(
             results,
             failed,
@@ -120,14 +120,20 @@ def _check_grouping(by: str | None) -> None:
         raise UnknownName("group of --by", by, GROUPINGS)
 
 
-def _waits(results: Results, trace: Path, options: RunOptions, by: str) -> WaitsByGroup:
-    """The mean waits of groups of jobs in every run."""
+def _waits(results: Results, trace: Path, options: RunOptions, by: str | None) -> WaitsByGroup | None:
+    """The mean waits of groups of jobs in every run. Unless groups are asked for, those of all jobs together
+    where the trace states what the waits were in the log that it comes from, else none.
+    """
+    from clustersim.analysis import WHOLE
     from clustersim.runs import Trace
 
     from .output.grids import waits_by
 
     config = options.config("fifo", settings=[])
-    return waits_by(results, Trace.read(trace, config.table, config.model_path).jobs, by)
+    jobs = Trace.read(trace, config.table, config.model_path).jobs
+    if by is None and all(job.logged_start_s is None for job in jobs):
+        return None
+    return waits_by(results, jobs, by or WHOLE)
 
 
 @contextmanager

@@ -45,12 +45,15 @@ def closures_of(document: Mapping[str, Any]) -> list[Document]:
 
 
 def with_site(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of settings with the document of their site, and with its closed nodes in the calendar."""
+    """The values of settings with the document of their site, and with its closed nodes in the calendar.
+
+    Overheads are none where none are stated: the run times of a site's log have its launches in them.
+    """
     document = document_of_site(values["site"])
     calendar = values.get("calendar") or []
     entries: Sequence[Any] = read_calendar(calendar) if isinstance(calendar, str) else calendar
     missing = [entry for entry in closures_of(document) if entry not in entries]
-    return {**values, "site": document, "calendar": [*missing, *entries]}
+    return {"overheads": None, **values, "site": document, "calendar": [*missing, *entries]}
 
 
 def epoch_of(policy: str | type[Scheduler], since_1970_s: float | None) -> dict[str, float]:

@@ -8,7 +8,14 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from clustersim.analysis import LEAST_PAIRS, GroupWaits, group_labels, waits_by_group
+from clustersim.analysis import (
+    LEAST_PAIRS,
+    WHOLE,
+    GroupWaits,
+    group_labels,
+    logged_waits_by_group,
+    waits_by_group,
+)
 from clustersim.grid import (
     Comparison,
     GridPlan,
@@ -96,22 +103,33 @@ def print_results(
 
 @dataclass(frozen=True)
 class WaitsByGroup:
-    """Mean waits of groups of jobs in each cell that is done: by the values of its axes and its seed."""
+    """Mean waits of groups of jobs in each cell that is done: by the values of its axes and its seed.
+
+    `logged`: what the trace says of the log that it comes from; empty if it states no starts.
+    """
 
     grouping: str
     cells: Mapping[str, Mapping[str, GroupWaits]]
+    logged: Mapping[str, GroupWaits]
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        groups = {
-            cell: {label: {"jobs": wait.jobs, "wait_mean_s": wait.mean_s} for label, wait in waits.items()}
-            for cell, waits in self.cells.items()
+
+        def rows(waits: Mapping[str, GroupWaits]) -> dict[str, Any]:
+            return {label: {"jobs": wait.jobs, "wait_mean_s": wait.mean_s} for label, wait in waits.items()}
+
+        groups = {cell: rows(waits) for cell, waits in self.cells.items()}
+        return {
+            "by": self.grouping,
+            "cells": groups,
+            **({"logged": rows(self.logged)} if self.logged else {}),
         }
-        return {"by": self.grouping, "cells": groups}
 
 
 def waits_by(results: Results, jobs: Iterable[Job], grouping: str) -> WaitsByGroup:
-    """The waits of groups of jobs in the runs of a what-if. UserError for a run that cannot be read."""
+    """The waits of groups of jobs in the runs of a what-if, and in the log of its trace. UserError for a run
+    that cannot be read. The jobs are iterated twice.
+    """
     labels = group_labels(jobs, grouping)
     several_seeds = len({result.seed for result in results}) > 1
     cells: dict[str, Mapping[str, GroupWaits]] = {}
@@ -120,7 +138,7 @@ def waits_by(results: Results, jobs: Iterable[Job], grouping: str) -> WaitsByGro
             words = [f"{name}={text_of(value)}" for name, value in result.axes.items()]
             words += [f"seed={result.seed}"] if several_seeds else []
             cells[", ".join(words)] = waits_by_group(result.run().jobs, labels)
-    return WaitsByGroup(grouping, cells)
+    return WaitsByGroup(grouping, cells, logged_waits_by_group(jobs, labels))
 
 
 def _against(waits: GroupWaits | None, base_s: float) -> str:
@@ -139,10 +157,18 @@ def _print_waits(waits: WaitsByGroup, width: int | None) -> None:
     rows = []
     for label, wait in base.items():
         cells = [group_waits.get(label) for group_waits in waits.cells.values()]
-        texts = [duration(wait.mean_s), *(_against(cell, wait.mean_s) for cell in cells[1:])]
+        logged = waits.logged.get(label)
+        texts = [duration(logged.mean_s) if logged else "–"] if waits.logged else []
+        texts += [duration(wait.mean_s), *(_against(cell, wait.mean_s) for cell in cells[1:])]
         rows.append([plain(label), f"{wait.jobs:,}", *texts])
-    print(f"Mean waits by {waits.grouping.replace('_', ' ')}")
-    heads = [waits.grouping.replace("_", " "), "jobs", *waits.cells]
+    heading = "" if waits.grouping == WHOLE else f" by {waits.grouping.replace('_', ' ')}"
+    print(f"Mean waits{heading}")
+    heads = [
+        waits.grouping.replace("_", " "),
+        "jobs",
+        *(["in the log"] if waits.logged else []),
+        *waits.cells,
+    ]
     print_table(heads, rows, width=width, remedy="--wide shows them")
 
 
