@@ -78,14 +78,14 @@ def parse_arguments() -> argparse.Namespace:
 
 def run_workloads(out: Path, kinds: Sequence[str], repeats: int, workers: int) -> list[str]:
     """Make the recorded runs that `out` lacks. Says on stderr why none can be made; lists what failed."""
-    due = [
+    missing_runs = [
         (kind, out / f"{kind}-1" / str(repeat))
         for repeat in range(1, repeats + 1)
         for kind in kinds
         if not (out / f"{kind}-1" / str(repeat) / "notes.json").exists()
     ]
-    if due and (lacking := absent()):
-        print(f"{len(due)} runs are skipped: no Slurm here: {lacking}", file=sys.stderr)
+    if missing_runs and (lacking := absent()):
+        print(f"{len(missing_runs)} runs are skipped: no Slurm here: {lacking}", file=sys.stderr)
         return []
 
     stop = Event()
@@ -99,7 +99,7 @@ def run_workloads(out: Path, kinds: Sequence[str], repeats: int, workers: int) -
 
     pool = ThreadPoolExecutor(workers)
     try:
-        failures = pool.map(attempt, *zip(*due, strict=True)) if due else ()
+        failures = pool.map(attempt, *zip(*missing_runs, strict=True)) if missing_runs else ()
         return [failure for failure in failures if failure is not None]
     finally:
         stop.set()  # ends the daemons of runs that are interrupted
@@ -113,7 +113,7 @@ def measure(out: Path, kinds: Sequence[str]) -> list[Measures]:
         folders = sorted(path.parent for path in (out / f"{kind}-1").glob("*/notes.json"))
         for folder in folders:
             try:
-                rows.append(measured(folder, [other for other in folders if other != folder]))
+                rows.append(measured(folder, [repeat for repeat in folders if repeat != folder]))
             except UserError as error:
                 print(f"{folder}: not measured: {error}", file=sys.stderr)
             else:
@@ -125,8 +125,8 @@ def replaced(rows: Sequence[Measures], newer: Sequence[Measures]) -> list[Measur
     """The rows in the order of kinds, those of workloads that `newer` holds replaced by it."""
     workloads = {row.workload for row in newer}
     order = {f"{kind}-1": place for place, kind in enumerate(KINDS)}
-    together = [row for row in rows if row.workload not in workloads] + list(newer)
-    return sorted(together, key=lambda row: (order[row.workload], row.repeat))
+    all_rows = [row for row in rows if row.workload not in workloads] + list(newer)
+    return sorted(all_rows, key=lambda row: (order[row.workload], row.repeat))
 
 
 def read_table(path: Path) -> list[Measures]:

@@ -97,12 +97,12 @@ class EmulatedCluster:
     def call(self, command: str | Sequence[str], check: bool = True) -> str:
         """What a command prints. UserError if it fails, with what it says."""
         words = shlex.split(command) if isinstance(command, str) else list(command)
-        done = subprocess.run(
+        process = subprocess.run(
             words, env=self.environment, cwd="/tmp", stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
-        if check and done.returncode:
-            raise UserError(f"{shlex.join(words)}: {(done.stderr or done.stdout).strip()}")
-        return done.stdout
+        if check and process.returncode:
+            raise UserError(f"{shlex.join(words)}: {(process.stderr or process.stdout).strip()}")
+        return process.stdout
 
     def _isolate(self) -> None:
         """Addresses, a place for munge's socket, and users that the machine itself does not get."""
@@ -132,11 +132,11 @@ class EmulatedCluster:
         shutil.chown(data, "mysql", "mysql")
         shutil.chown(self.base / "run", "mysql", "mysql")
         # Names of temporary files hold the number of a process, which several namespaces have.
-        common = f"--no-defaults --user=mysql --datadir={data} --tmpdir={self.base}/run"
-        common += " --innodb-log-file-size=16M"
-        self.call(f"mariadb-install-db {common} --skip-test-db")
+        options = f"--no-defaults --user=mysql --datadir={data} --tmpdir={self.base}/run"
+        options += " --innodb-log-file-size=16M"
+        self.call(f"mariadb-install-db {options} --skip-test-db")
         self._begin(
-            f"mariadbd {common} --socket={server} --port={DATABASE_PORT} --bind-address=127.0.0.1 "
+            f"mariadbd {options} --socket={server} --port={DATABASE_PORT} --bind-address=127.0.0.1 "
             "--innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900 "
             "--innodb-flush-log-at-trx-commit=2",
             "database",
@@ -171,8 +171,8 @@ class EmulatedCluster:
         self.call("slurmdbd")
 
     def _configure(self) -> None:
-        last = self.workload.nodes
-        names = f"n[01-{last:02d}]"
+        node_count = self.workload.nodes
+        names = f"n[01-{node_count:02d}]"
         host = socket.gethostname()
         lines = [
             f"ClusterName={self.name}",
@@ -183,7 +183,7 @@ class EmulatedCluster:
             f"AccountingStoragePort={ACCOUNTING_PORT}",
             *self.workload.conf,
             f"NodeName={names} NodeHostname={host} NodeAddr=127.0.0.1 "
-            f"Port=[{NODE_PORT}-{NODE_PORT + last - 1}] CPUs={CPUS_PER_NODE} RealMemory=1000 "
+            f"Port=[{NODE_PORT}-{NODE_PORT + node_count - 1}] CPUs={CPUS_PER_NODE} RealMemory=1000 "
             f"Gres=gpu:a100:{GPUS_PER_NODE} State=UNKNOWN",
             *self.workload.partitions,
         ]
@@ -195,20 +195,20 @@ class EmulatedCluster:
     def _add_accounts(self) -> None:
         """The cluster, its accounts with shares, and users."""
         self._wait_for("slurmdbd", "sacctmgr show qos -n -P format=Name", "normal", 120)
-        within = f"cluster={self.name}"
+        cluster = f"cluster={self.name}"
         self.call(f"sacctmgr -i add cluster {self.name}")
         for account, share in self.workload.accounts.items():
-            self.call(f"sacctmgr -i add account {account} {within} Fairshare={share}")
+            self.call(f"sacctmgr -i add account {account} {cluster} Fairshare={share}")
         for user, account in sorted({(r.user, r.account) for r in self.workload.requests}):
-            self.call(f"sacctmgr -i add user {user} account={account} {within} DefaultAccount={account}")
+            self.call(f"sacctmgr -i add user {user} account={account} {cluster} DefaultAccount={account}")
 
     def _set_limits(self) -> None:
         """The workload's own commands. GPUs can be limited once the controller has named them."""
         for command in self.workload.sacctmgr:
             self.call(f"sacctmgr -i {command}")
-        added = [command.split()[2] for command in self.workload.sacctmgr if command.startswith("add qos")]
-        if added:
-            names = ",".join(["normal", *added])
+        new_qos = [command.split()[2] for command in self.workload.sacctmgr if command.startswith("add qos")]
+        if new_qos:
+            names = ",".join(["normal", *new_qos])
             for account in self.workload.accounts:  # users inherit it
                 self.call(f"sacctmgr -i modify account {account} set qos={names}")
 

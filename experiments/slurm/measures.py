@@ -73,8 +73,8 @@ class Measures:
     version: str
 
 
-def measured(folder: Path, others: Sequence[Path]) -> Measures:
-    """The measures of the recorded run in a folder. `others`: the folders of its repeats."""
+def measured(folder: Path, repeats: Sequence[Path]) -> Measures:
+    """The measures of the recorded run in a folder. `repeats`: the folders of its repeats."""
     notes = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
     files = {option: folder / name for option, name in SITE_FILES.items() if (folder / name).exists()}
     site = str(folder / "site.yaml")
@@ -84,8 +84,8 @@ def measured(folder: Path, others: Sequence[Path]) -> Measures:
     easy = json.loads(_call("backtest", log, "--site", site, "--policy", "easy", "--json"))
     scores = ours.get("phases", {}).get("scores", [])
     logged = waits_of(folder / LOG)
-    repeated = [
-        score for other in others if (score := repeat_score(logged, waits_of(other / LOG))) is not None
+    repeat_scores = [
+        score for repeat in repeats if (score := repeat_score(logged, waits_of(repeat / LOG))) is not None
     ]
     rows = _rows(folder / LOG)
     steps = _step_shares(folder)
@@ -99,7 +99,7 @@ def measured(folder: Path, others: Sequence[Path]) -> Measures:
         slurm_least=_rounded(min(scores, default=None)),
         slurm_most=_rounded(max(scores, default=None)),
         easy=_rounded(easy["parts"]["all"]["score"]),
-        again=_rounded(median(repeated)) if repeated else None,
+        again=_rounded(median(repeat_scores)) if repeat_scores else None,
         places=steps.get("places"),
         plans=steps.get("plans"),
         priorities=steps.get("priorities"),

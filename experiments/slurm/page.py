@@ -56,10 +56,10 @@ def _score_row(runs: Sequence[Measures]) -> list[str]:
 
 def _step_row(runs: Sequence[Measures]) -> list[str]:
     columns = ([run.places for run in runs], [run.plans for run in runs], [run.priorities for run in runs])
-    stated = ([share for share in column if share is not None] for column in columns)
-    return [runs[0].workload.rpartition("-")[0], *(f"{median(s):.0%}" if s else "-" for s in stated)]
+    values = ([share for share in column if share is not None] for column in columns)
+    return [runs[0].workload.rpartition("-")[0], *(f"{median(s):.0%}" if s else "-" for s in values)]
 
 
 def _median(runs: Sequence[Measures], value: Callable[[Measures], float | None]) -> str:
-    stated = [number for run in runs if (number := value(run)) is not None]
-    return f"{median(stated):.2f}" if stated else "-"
+    values = [number for run in runs if (number := value(run)) is not None]
+    return f"{median(values):.2f}" if values else "-"

@@ -176,13 +176,13 @@ def _with_arrays_and_dependencies(rng: Rng, requests: Requests) -> Requests:
     """Five arrays, of which most may run few tasks at once; 15 % of the other jobs wait for earlier ones."""
     altered = list(requests)
     for number in range(5):
-        like = altered[int(rng.integers(5, len(requests) - 12))]
-        most = int(rng.choice((2, 3, 20)))
+        template = altered[int(rng.integers(5, len(requests) - 12))]
+        throttle = int(rng.choice((2, 3, 20)))
         altered.append(
             replace(
-                like,
+                template,
                 name=f"a{number}",
-                array=f"0-{rng.integers(4, 9)}%{most}",
+                array=f"0-{rng.integers(4, 9)}%{throttle}",
                 gpus=int(rng.choice((1, 2, 4, 8))),
                 sleep_s=int(rng.integers(8, 25)),
                 limit_min=1,
@@ -191,9 +191,9 @@ def _with_arrays_and_dependencies(rng: Rng, requests: Requests) -> Requests:
     altered.sort(key=lambda request: request.at_s)
     for place, request in enumerate(altered):
         if place > 10 and rng.random() < 0.15 and not request.array:
-            earlier = altered[place - int(rng.integers(1, 10))]
+            dependency = altered[place - int(rng.integers(1, 10))]
             how = str(rng.choice(("afterok", "afterany", "after")))
-            altered[place] = replace(request, depend=f"{how}:{earlier.name}")
+            altered[place] = replace(request, depend=f"{how}:{dependency.name}")
     return altered
 
 
