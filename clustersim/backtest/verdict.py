@@ -13,7 +13,8 @@ run time, and below a minute, or fewer than 20 jobs are compared, there is nothi
 The *noise floor* is the score that a repeated run of the site would have against its own log, which no
 simulation can beat but by chance. Policies whose decisions depend on the phases of timers state these phases
 (`Scheduler.timer_phases`); the floor is the median score of the simulations of different phases against each
-other. It leaves out other sources of noise, so that a repeated run scores at least as much.
+other, in units of the log's mean wait where the simulated one is shorter. It leaves out other sources of
+noise, so that a repeated run scores at least as much.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def verdict_of(
     """The verdict on the jobs of a part of a log with these errors (`errors.errors_of`), as JSON.
 
     `trusted_for`: a list of "waits of single jobs" and "mean waits"; empty if the simulation is not trusted.
-    `sentence`: the verdict in words, with `remedy` if single jobs are not trusted. `noise_floor`: `floor`.
+    `sentence`: the verdict in words, with `remedy` if single jobs are not trusted. `noise_floor`: `floor`,
+    in units of the log's mean wait where simulated waits are shorter.
     """
+    floor = _in_logged_waits(floor, errors)
     trusted_for, why = [], ""
     if errors["jobs"] < _LEAST_JOBS:
         why = f"only {errors['jobs']} jobs can be compared"
@@ -61,6 +64,14 @@ def verdict_of(
         + (f" {remedy}" if remedy and len(trusted_for) < 2 else ""),
         "noise_floor": floor,
     }
+
+
+def _in_logged_waits(floor: float | None, errors: Mapping[str, Any]) -> float | None:
+    """The noise floor, which is in simulated waits, in logged ones if these are longer: the phases of a site
+    at which nearly no job waits are far apart in units of their own waits, which excuses no wrong score.
+    """
+    means_s = [(errors["wait"][side] or {}).get("mean_s", 0.0) for side in ("simulated", "logged")]
+    return floor if floor is None or means_s[0] >= means_s[1] else floor * means_s[0] / means_s[1]
 
 
 def _reasons(part: str, value: float, wait: Mapping[str, Any], floor: float | None) -> str:
