@@ -35,7 +35,11 @@ _SETTINGS = TypeAdapter(Settings)
 
 def load_site(path: str | Path) -> SlurmSite:
     """The site of a file. UserError names the file and the key."""
-    return site_of(read_mapping(path), str(path))
+    try:
+        document = read_mapping(path)
+    except UserError as error:
+        raise UserError(f"{error}; 'clustersim site slurm' writes such a file") from None
+    return site_of(document, str(path))
 
 
 def write_site(site: SlurmSite, path: str | Path) -> None:

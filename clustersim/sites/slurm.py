@@ -9,20 +9,24 @@ The fields are the keys of site.yaml as well. A file may state them as Slurm pri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from pydantic.dataclasses import dataclass
 
-from itertime.io import CONFIG, Name, NonNegative, Whole
+from itertime.errors import UnknownName
+from itertime.io import CONFIG, Name, NonNegative, Whole, shown
 
 from .hostlists import hostlist_of, hosts_of
 from .limits import Limits, Tres, limits_of, written_limits
 from .units import seconds_of, time_text, weights_of
+from .vocabulary import FOLLOWED_OPTIONS, NODE_STATES, PARTITION_STATES, PLUGINS, PREEMPT_MODES
 
 __all__ = ["Association", "Partition", "Qos", "Settings", "SiteNode", "SiteReservation", "SlurmSite"]
+
+Options = Mapping[str, int | float | bool | str]
 
 
 def _seconds(value: Any) -> Any:
@@ -53,6 +57,31 @@ def _mode(value: Any) -> Any:
     return "OFF" if value is False else value
 
 
+def _known(kind: str, words: Sequence[str], fold: Callable[[str], str] = str) -> AfterValidator:
+    """The check that all words of a text, which commas divide, are of these; their case is `fold`ed."""
+
+    def folded_text(text: str) -> str:
+        folded_words = [fold(word.strip()) for word in text.split(",")]
+        for word in folded_words:
+            if word not in words:
+                raise ValueError(str(UnknownName(kind, word, words)))
+        return ",".join(folded_words)
+
+    return AfterValidator(folded_text)
+
+
+def _plugin(name: str) -> AfterValidator:
+    return _known("plugin", PLUGINS[name])
+
+
+def _options(options: Options) -> Options:
+    for name, value in options.items():
+        default = FOLLOWED_OPTIONS.get(name)
+        if default is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ValueError(f"{name}={shown(value)} must be a whole number, as in {name}={default}")
+    return options
+
+
 def _sharing(value: Any) -> Any:
     return "NO" if value is False else value
 
@@ -73,11 +102,11 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(_names), PlainSerializer(_wr
 NamesOrNone = Annotated[tuple[Name, ...] | None, BeforeValidator(_names), PlainSerializer(_written_names)]
 Weights = Annotated[Tres, BeforeValidator(_weights)]
 LimitsByName = Annotated[Limits, BeforeValidator(limits_of), PlainSerializer(written_limits)]
-ShareOrParent = Annotated[int | None, BeforeValidator(_share), PlainSerializer(_written_share)]
-Mode = Annotated[str, BeforeValidator(_mode)]
+ShareOrParent = Annotated[Whole | None, BeforeValidator(_share), PlainSerializer(_written_share)]
+Mode = Annotated[str, BeforeValidator(_mode), _known("mode", PREEMPT_MODES, str.upper)]
 """What YAML reads as false is OFF."""
+CheckedOptions = Annotated[Options, AfterValidator(_options)]
 Sharing = Annotated[str, BeforeValidator(_sharing)]
-Options = Mapping[str, int | float | bool | str]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -93,7 +122,7 @@ class SiteNode:
     cpus: Annotated[Whole, Field(le=10_000)] = 1
     memory_gb: NonNegative | None = None
     weight: Whole = 1
-    state: str = "up"
+    state: Annotated[str, _known("state", NODE_STATES)] = "up"
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -118,7 +147,7 @@ class Partition:
     LLN: bool = False
     OverSubscribe: Sharing = "NO"
     TRESBillingWeights: Weights = field(default_factory=dict)
-    State: str = "UP"
+    State: Annotated[str, _known("state", PARTITION_STATES, str.upper)] = "UP"
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -175,28 +204,28 @@ class Settings:
     `SchedulerParameters`: those that are stated, by name; a flag without a value is True.
     """
 
-    SchedulerType: str = "sched/backfill"
-    SchedulerParameters: Options = field(default_factory=dict)
-    SelectType: str = "select/cons_tres"
+    SchedulerType: Annotated[str, _plugin("SchedulerType")] = "sched/backfill"
+    SchedulerParameters: CheckedOptions = field(default_factory=dict)
+    SelectType: Annotated[str, _plugin("SelectType")] = "select/cons_tres"
     SelectTypeParameters: Names = ("CR_CORE_MEMORY",)
-    PriorityType: str = "priority/basic"
+    PriorityType: Annotated[str, _plugin("PriorityType")] = "priority/basic"
     PriorityFlags: Names = ()
     PriorityMaxAge: Seconds = 7 * 86400.0
     PriorityDecayHalfLife: Seconds = 7 * 86400.0
     PriorityCalcPeriod: Seconds = 300.0
     PriorityUsageResetPeriod: str = "NONE"
     PriorityFavorSmall: bool = False
-    PriorityWeightAge: int = 0
-    PriorityWeightAssoc: int = 0
-    PriorityWeightFairshare: int = 0
-    PriorityWeightJobSize: int = 0
-    PriorityWeightPartition: int = 0
-    PriorityWeightQOS: int = 0
+    PriorityWeightAge: Whole = 0
+    PriorityWeightAssoc: Whole = 0
+    PriorityWeightFairshare: Whole = 0
+    PriorityWeightJobSize: Whole = 0
+    PriorityWeightPartition: Whole = 0
+    PriorityWeightQOS: Whole = 0
     PriorityWeightTRES: Weights = field(default_factory=dict)
-    FairShareDampeningFactor: int = 1
-    PreemptType: str = "preempt/none"
+    FairShareDampeningFactor: Annotated[Whole, Field(ge=1)] = 1
+    PreemptType: Annotated[str, _plugin("PreemptType")] = "preempt/none"
     PreemptMode: Mode = "OFF"
-    PreemptParameters: Options = field(default_factory=dict)
+    PreemptParameters: CheckedOptions = field(default_factory=dict)
     PreemptExemptTime: Seconds = 0.0
     AccountingStorageEnforce: Names = ()
     OverTimeLimit: Seconds = 0.0

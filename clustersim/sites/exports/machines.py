@@ -18,7 +18,7 @@ from clustersim.sites.units import memory_gb_of
 from itertime.errors import UserError
 
 from .configuration import Configuration
-from .texts import Entry, entries_of, lines_of, text_of
+from .texts import Entry, entries_of, text_of
 
 __all__ = ["gpu_types_of", "nodes_of_configuration", "nodes_of_file"]
 
@@ -150,7 +150,7 @@ def _is_down(state: str) -> bool:
 def gpu_types_of(path: str | Path) -> dict[str, str]:
     """The type of the GPUs of each node by gres.conf, for nodes whose Gres= states none."""
     types: dict[str, str] = {}
-    for number, line in lines_of(path).lines:
+    for number, line in text_of(path, "gres.conf").lines:
         entry = Entry(f"{path}:{number}", _gres_pairs(line.partition("#")[0]))
         gpu_type = entry.stated("Type")
         if entry.stated("Name") == "gpu" and gpu_type:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from clustersim.sites.vocabulary import FOLLOWED_OPTIONS
+
 __all__ = [
     "CLOCK_ONLY",
     "FOLLOWED",
     "FOLLOWED_OPTIONS",
     "FOLLOWED_PRIORITY_FLAGS",
     "IRRELEVANT",
-    "PLUGINS",
     "UNMODELLED",
     "UNMODELLED_OPTIONS",
     "UNMODELLED_SELECTION",
@@ -30,14 +31,6 @@ class Unmodelled(NamedTuple):
     neutral: tuple[str, ...]
     consequence: str
 
-
-PLUGINS: Mapping[str, tuple[str, ...]] = {
-    "SchedulerType": ("sched/backfill", "sched/builtin"),
-    "SelectType": ("select/cons_tres", "select/cons_res", "select/linear"),
-    "PriorityType": ("priority/multifactor", "priority/basic"),
-    "PreemptType": ("preempt/none", "preempt/qos", "preempt/partition_prio"),
-}
-"""The plugins by which Slurm schedules; another one has rules that are not known here."""
 
 FOLLOWED: Mapping[str, str] = {
     "ClusterName": "",
@@ -120,36 +113,6 @@ FOLLOWED_PRIORITY_FLAGS = (
     "SMALL_RELATIVE_TO_TIME",
 )
 """Flags of PriorityFlags that the policy `slurm` follows."""
-
-FOLLOWED_OPTIONS: Mapping[str, float | None] = {
-    "assoc_limit_stop": None,
-    "batch_sched_delay": 3,
-    "bf_interval": 30,
-    "bf_job_part_count_reserve": 0,
-    "bf_max_job_array_resv": 20,
-    "bf_max_job_assoc": 0,
-    "bf_max_job_part": 0,
-    "bf_max_job_start": 0,
-    "bf_max_job_test": 500,
-    "bf_max_job_user": 0,
-    "bf_max_job_user_part": 0,
-    "bf_min_age_reserve": 0,
-    "bf_min_prio_reserve": 0,
-    "bf_one_resv_per_job": None,
-    "bf_resolution": 60,
-    "bf_window": 1440,
-    "bf_window_linear": 0,
-    "default_queue_depth": 100,
-    "partition_job_depth": 0,
-    "preempt_reorder_count": 1,
-    "preempt_strict_order": None,
-    "preempt_youngest_first": None,
-    "sched_interval": 60,
-}
-"""Names in SchedulerParameters that the policy `slurm` follows, with their defaults. None: a flag that is
-off, or a default that follows from another parameter. bf_window is in minutes,
-all other times are in seconds.
-"""
 
 UNMODELLED_OPTIONS: Mapping[str, str] = {
     "bf_busy_nodes": "plans do not prefer nodes in use",

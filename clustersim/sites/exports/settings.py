@@ -16,6 +16,7 @@ from typing import Any
 
 from clustersim.sites.slurm import Settings
 from clustersim.sites.units import seconds_of, weights_of
+from clustersim.sites.vocabulary import FOLLOWED_OPTIONS, PLUGINS, PREEMPT_MODES
 from itertime.errors import UnknownName
 from itertime.io import shown
 
@@ -23,10 +24,8 @@ from .configuration import Configuration
 from .parameters import (
     CLOCK_ONLY,
     FOLLOWED,
-    FOLLOWED_OPTIONS,
     FOLLOWED_PRIORITY_FLAGS,
     IRRELEVANT,
-    PLUGINS,
     UNMODELLED,
     UNMODELLED_OPTIONS,
     UNMODELLED_SELECTION,
@@ -37,7 +36,6 @@ __all__ = ["settings_of", "unmodelled_of"]
 _CRED_EXPIRE_S = 120
 _WHOLE = re.compile(r"-?\d{1,18}")
 _VERSION = "22.05"
-_PREEMPTION = ("OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN")
 
 
 def settings_of(configuration: Configuration) -> Settings:
@@ -62,8 +60,14 @@ def settings_of(configuration: Configuration) -> Settings:
 
 
 def _whole(text: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise ValueError("must be a whole number")
+    if not _WHOLE.fullmatch(text) or text.startswith("-"):
+        raise ValueError("must be a whole number" + (" from 0" if text.startswith("-") else ""))
+    return int(text)
+
+
+def _dampening(text: str) -> int:
+    if _whole(text) < 1:
+        raise ValueError("must be a whole number from 1")
     return int(text)
 
 
@@ -107,8 +111,8 @@ def _over_time(text: str) -> float:
 
 def _mode(text: str) -> str:
     for word in _upper_words(text):
-        if word not in _PREEMPTION:
-            raise ValueError(str(UnknownName("mode", word, _PREEMPTION)))
+        if word not in PREEMPT_MODES:
+            raise ValueError(str(UnknownName("mode", word, PREEMPT_MODES)))
     return ",".join(_upper_words(text)) or "OFF"
 
 
@@ -137,6 +141,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "PriorityDecayHalfLife": _minutes,
     "PriorityCalcPeriod": _minutes,
     "PriorityFavorSmall": _yes,
+    "FairShareDampeningFactor": _dampening,
     "PriorityWeightTRES": weights_of,
     "PreemptType": str.lower,
     "PreemptMode": _mode,

@@ -23,6 +23,7 @@ _ABSENT = ("", "(null)", "n/a", "n/s")
 _COMMANDS = {
     "config": "scontrol show config",
     "slurm.conf": "slurm.conf",
+    "gres.conf": "gres.conf",
     "node": "scontrol show node",
     "partition": "scontrol show partition",
     "reservation": "scontrol show reservation",
@@ -34,6 +35,7 @@ _COMMANDS = {
 _OPTIONS = {
     "config": "--config",
     "slurm.conf": "--config",
+    "gres.conf": "--gres",
     "node": "--nodes",
     "partition": "--partitions",
     "reservation": "--reservations",
@@ -127,6 +129,7 @@ _SIGNS = [
         ("job", r"JobId=|.*\bJobID(Raw)?\b.*\||\{|\s*JOBID\s"),
         ("node", r"NodeName=\S+ (Arch=\S+ )?CoresPerSocket=\d+\s*$|NodeName=.*\bCPUAlloc="),
         ("partition", r"PartitionName=\S+\s*$|PartitionName=.*\bTotalNodes="),
+        ("gres.conf", r"\s*(NodeName=\S+\s(.*\s)?)?(AutoDetect|Name)=\w"),
         ("reservation", r"ReservationName=|No reservations in the system"),
         ("qos", r"(?=.*\bName\b)(?=.*\b(Priority|MaxTRES\w*|Flags|Preempt)\b)(?!.*\bAccount\b).*\|"),
         ("assoc", r"(?=.*\bAccount\b)(?=.*\b(User|Share)\b).*\|"),
