@@ -102,9 +102,12 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(_names), PlainSerializer(_wr
 NamesOrNone = Annotated[tuple[Name, ...] | None, BeforeValidator(_names), PlainSerializer(_written_names)]
 Weights = Annotated[Tres, BeforeValidator(_weights)]
 LimitsByName = Annotated[Limits, BeforeValidator(limits_of), PlainSerializer(written_limits)]
-ShareOrParent = Annotated[Whole | None, BeforeValidator(_share), PlainSerializer(_written_share)]
+ShareOrParent = Annotated[
+    Annotated[int, Field(ge=0)] | None, BeforeValidator(_share), PlainSerializer(_written_share)
+]
 Mode = Annotated[str, BeforeValidator(_mode), _known("mode", PREEMPT_MODES, str.upper)]
 """What YAML reads as false is OFF."""
+Weight = Annotated[int, Field(ge=0)]
 CheckedOptions = Annotated[Options, AfterValidator(_options)]
 Sharing = Annotated[str, BeforeValidator(_sharing)]
 
@@ -215,14 +218,14 @@ class Settings:
     PriorityCalcPeriod: Seconds = 300.0
     PriorityUsageResetPeriod: str = "NONE"
     PriorityFavorSmall: bool = False
-    PriorityWeightAge: Whole = 0
-    PriorityWeightAssoc: Whole = 0
-    PriorityWeightFairshare: Whole = 0
-    PriorityWeightJobSize: Whole = 0
-    PriorityWeightPartition: Whole = 0
-    PriorityWeightQOS: Whole = 0
+    PriorityWeightAge: Weight = 0
+    PriorityWeightAssoc: Weight = 0
+    PriorityWeightFairshare: Weight = 0
+    PriorityWeightJobSize: Weight = 0
+    PriorityWeightPartition: Weight = 0
+    PriorityWeightQOS: Weight = 0
     PriorityWeightTRES: Weights = field(default_factory=dict)
-    FairShareDampeningFactor: Annotated[Whole, Field(ge=1)] = 1
+    FairShareDampeningFactor: Annotated[int, Field(ge=1)] = 1
     PreemptType: Annotated[str, _plugin("PreemptType")] = "preempt/none"
     PreemptMode: Mode = "OFF"
     PreemptParameters: CheckedOptions = field(default_factory=dict)

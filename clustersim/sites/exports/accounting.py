@@ -59,9 +59,9 @@ def qos_of_file(path: str | Path, unmodelled: list[str]) -> dict[str, Qos]:
 
 def associations_of_file(
     path: str | Path, cluster: str | None, sentences: list[str], unmodelled: list[str]
-) -> tuple[str, list[Association]]:
-    """The name of the cluster, and its associations, accounts before their users. `cluster`: the name that
-    the configuration states; rows of other clusters are left out. UserError if there are none of this one.
+) -> tuple[str, list[tuple[str, Association]]]:
+    """The name of the cluster, and its associations with where they stand. `cluster`: the name that the
+    configuration states; rows of other clusters are left out. UserError if there are none of this one.
     """
     text = text_of(path, "assoc")
     entries = list(rows_of(text, "Account", "User"))
@@ -70,7 +70,8 @@ def associations_of_file(
     if len(names) > 1:
         sentences.append(f"{path}: associations of {len(names) - 1} other clusters are left out")
     own_rows = [entry for entry in entries if entry.stated("Cluster") in (None, name)]
-    associations = [association for _, association in _associations(own_rows)]
+    places_and_associations = list(_associations(own_rows))
+    associations = [association for _, association in places_and_associations]
     for association in associations:
         owner = "/".join(filter(None, ("account " + association.account, association.user)))
         unmodelled += _other_limits(owner, association.limits)
@@ -79,7 +80,7 @@ def associations_of_file(
         flat = not any("parname" in entry.values or "parentname" in entry.values for entry in own_rows)
         if accounts > 2 and flat and not any(entry.values["account"].startswith(" ") for entry in own_rows):
             sentences.append(f"{path}: states no parents, so all accounts are below root; print it with tree")
-    return name or cluster or "site", associations
+    return name or cluster or "site", places_and_associations
 
 
 def _cluster_among(names: list[str], cluster: str | None, path: str | Path) -> str | None:

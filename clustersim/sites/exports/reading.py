@@ -11,7 +11,7 @@ from pathlib import Path
 
 from clustersim.sites.document import checked_site
 from clustersim.sites.slurm import Association, Partition, Qos, Settings, SiteNode, SlurmSite
-from itertime.errors import UserError
+from itertime.errors import UnknownName, UserError
 
 from .accounting import associations_of_file, qos_of_file
 from .configuration import Configuration, read_configuration
@@ -52,7 +52,7 @@ def read_slurm(files: SlurmFiles) -> tuple[SlurmSite, list[str]]:
     _say_hidden_partitions(files, nodes, partitions, sentences)
     qos = {} if files.qos is None else qos_of_file(files.qos, unmodelled)
     cluster = files.name or configuration.stated("ClusterName")
-    associations: list[Association] = []
+    associations: list[tuple[str, Association]] = []
     if files.assoc is not None:
         cluster, associations = associations_of_file(files.assoc, cluster, sentences, unmodelled)
     _check_names(files, qos, associations, partitions)
@@ -67,7 +67,7 @@ def read_slurm(files: SlurmFiles) -> tuple[SlurmSite, list[str]]:
         tuple(nodes),
         partitions,
         qos,
-        tuple(associations),
+        tuple(association for _, association in associations),
         reservations,
         settings,
         (*dict.fromkeys([*unmodelled_of(configuration, settings), *unmodelled]),),
@@ -116,20 +116,24 @@ def _say_hidden_partitions(
 def _check_names(
     files: SlurmFiles,
     qos: Mapping[str, Qos],
-    associations: list[Association],
+    associations: list[tuple[str, Association]],
     partitions: Mapping[str, Partition],
 ) -> None:
     """UserError, naming the files, for names in one file that another file of the same cluster would have."""
-    for association in associations:
+    accounts = {association.account for _, association in associations if not association.user}
+    for where, association in associations:
+        account = association.account if association.user else association.parent
+        if account and account not in accounts:
+            raise UserError(f"{where}: {UnknownName('account', account, accounts)}; export all associations")
         if association.partition and association.partition not in partitions:
             raise UserError(
-                f"{files.assoc}: account {association.account}: Partition={association.partition}: "
+                f"{where}: account {association.account}: Partition={association.partition}: "
                 f"is not among the partitions; export all files from one cluster"
             )
         for name in (*association.QOS, *filter(None, [association.DefaultQOS])):
             if qos and name not in qos:
                 raise UserError(
-                    f"{files.assoc}: account {association.account}: QOS={name}: is not in {files.qos}; "
+                    f"{where}: account {association.account}: QOS={name}: is not in {files.qos}; "
                     f"export both at the same time"
                 )
     for partition_name, partition in partitions.items():
