@@ -22,18 +22,30 @@ __all__ = ["places_of"]
 
 
 def places_of(
-    running: Sequence[LoggedJob], past: Iterable[LoggedJob], cluster: Cluster, rule: Placer
+    running: Sequence[LoggedJob],
+    past: Iterable[LoggedJob],
+    cluster: Cluster,
+    rule: Placer,
+    closed_nodes: Sequence[int] = (),
 ) -> dict[str, Placement]:
     """The GPUs of each running job. On a cluster of several GPU types empty places: the placer decides as the
-    simulation begins. UserError if the jobs hold more GPUs than there are.
+    simulation begins. No job lies on `closed_nodes`. UserError if the jobs hold more GPUs than there are.
     """
     held = sum(job.gpus for job in running)
+    closed_gpus = [(node, cluster.sizes[node]) for node in closed_nodes]
+    open_gpus = cluster.gpus - sum(gpus for _, gpus in closed_gpus)
+    if open_gpus < held <= cluster.gpus:
+        problem = (
+            f"{len(closed_nodes)} nodes are down, the others have {open_gpus:,} GPUs, and {held:,} are in use"
+        )
+        raise UserError(f"--site: {problem}; state nodes that drain as up: --set site.nodes.HOSTS.state=up")
     if held > cluster.gpus:
         problem = f"--cluster {cluster.shape}: has {cluster.gpus:,} GPUs, and {held:,} are in use"
         raise UserError(f"{problem}; state a larger one, or leave it out")
     if cluster.mixed:
         return {job.job_id: () for job in running}
     capacity, places = Capacity(cluster), dict[int, Placement]()
+    capacity.take(tuple(closed_gpus))
     jobs = [*past, *running]
     for _, is_start, _, i in sorted(_steps(jobs, len(jobs) - len(running))):
         if is_start:

@@ -15,7 +15,7 @@ from clustersim.cluster import Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
 from clustersim.runs import NO_BOUND, RunConfig, epoch_of, params_with_site, setup_of
-from clustersim.sites import HeldGpus, refuse_exceeded_limits, site_of
+from clustersim.sites import HeldGpus, SlurmSite, closed_numbers, refuse_exceeded_limits, site_of
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
@@ -111,7 +111,8 @@ class Scene:
             held = [HeldGpus(job.gpus, job.user, job.account, job.qos) for job in state.running]
             refuse_exceeded_limits(site_of(config.site), held)
         setups = {pool.name: _setup(config, pool) for pool in pools}
-        places = {pool.name: _places(log, pool, setups[pool.name], history, state) for pool in pools}
+        closed = [] if config.site is None else closed_numbers(site_of(config.site))
+        places = {pool.name: _places(log, pool, setups[pool.name], history, state, closed) for pool in pools}
         by_priority = policy.order == "priority" or (
             policy.order == "auto"
             and policy.name not in _OWN_ORDER
@@ -168,7 +169,11 @@ class Scene:
         )
 
     def part(self, job: LoggedJob, pool: str) -> PoolScene:
-        """The jobs of a pool in which `job` waits, whether it is one of them or not."""
+        """The jobs of a pool in which `job` waits, whether it is one of them or not. UserError if the site
+        starts no job of its partitions.
+        """
+        if self.config.site is not None:
+            _refuse_closed_partitions(site_of(self.config.site), job)
         now_s = self.now_s
         jobs = []
         for other_job in self.state.running:
@@ -220,6 +225,20 @@ class PoolScene:
         return policy
 
 
+def _refuse_closed_partitions(site: SlurmSite, job: LoggedJob) -> None:
+    """UserError if all partitions of a job are in a state in which Slurm starts none of their jobs."""
+    default = next(
+        (name for name, rule in site.partitions.items() if rule.Default), next(iter(site.partitions))
+    )
+    names = (job.partitions or job.partition or default).split("|")
+    states = [site.partitions[name].State for name in names if name in site.partitions]
+    if states and all(state in ("DOWN", "INACTIVE") for state in states):
+        raise UserError(
+            f"job {shown(job.job_id)}: partition {names[0]} is {states[0]}, so that none of its jobs starts; "
+            f"ask when it is up: --set site.partitions.{names[0]}.State=UP"
+        )
+
+
 def _elapsed_s(job: LoggedJob, now_s: float) -> float:
     started = job.logged_start_s is not None and job.logged_start_s <= now_s
     return now_s - job.logged_start_s if started and job.logged_start_s is not None else 0.0
@@ -263,13 +282,18 @@ def _setup(config: RunConfig, pool: SitePool) -> RunSetup:
 
 
 def _places(
-    log: LoggedRun, pool: SitePool, setup: RunSetup, history: Sequence[LoggedJob], state: LiveState
+    log: LoggedRun,
+    pool: SitePool,
+    setup: RunSetup,
+    history: Sequence[LoggedJob],
+    state: LiveState,
+    closed_nodes: Sequence[int],
 ) -> dict[str, Placement]:
     """The GPUs of the pool's running jobs; the log holds the history, then those that run, then others."""
     rows = [*history, *state.running]
     pool_rows = [rows[i] for i in pool.rows if i < len(rows)]
     past = len([i for i in pool.rows if i < len(history)])
-    return places_of(pool_rows[past:], pool_rows[:past], setup.cluster, setup.placer)
+    return places_of(pool_rows[past:], pool_rows[:past], setup.cluster, setup.placer, closed_nodes)
 
 
 def _arrivals(

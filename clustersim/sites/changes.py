@@ -102,7 +102,10 @@ def _with_node_values(site: SlurmSite, subpath: str, value: Any) -> SlurmSite:
             for node in site.nodes
         ]
     except ValueError:
-        raise UserError(f"site.nodes.{subpath}={shown(str(value))}: is no value of {key}") from None
+        example = f"{names[0]} has {shown(str(vars(site.nodes[0])[key]))}"
+        raise UserError(
+            f"site.nodes.{subpath}={shown(str(value))}: is no value of {key}, of which {example}"
+        ) from None
     return replace(site, nodes=tuple(nodes))
 
 
