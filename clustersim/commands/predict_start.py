@@ -237,6 +237,8 @@ def _print(forecast: Forecast) -> None:
     reason = f" ({job['reason']})" if job["reason"] else ""
     print()
     say(f"Job {job['job_id']}: {job['gpus']} GPUs, {limit}, {since}{reason}")
+    if summary["caveat"]:
+        say(f"Note: {summary['caveat']}.")
     draws = f"{summary['draws']:,} draws" if summary["history"] else "one simulation"
     print(f"Start, by {draws} of policy {plain(summary['policy']['name'])}:")
     _print_start(start)

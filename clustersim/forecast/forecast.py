@@ -16,6 +16,7 @@ from itertime.errors import UserError
 from itertime.io import shown
 from traces.logs.log import LoggedJob
 
+from .caveats import caveat_of
 from .changes import RequestChange, changes_of
 from .request import Request
 from .run_times import RunTimes
@@ -108,16 +109,8 @@ def predict_start(
     ratio = 1.0 if options.ratio is None else options.ratio
     run_times = RunTimes.of(ended or (), ratio, options.default_limit_s, state.source["file"])
     draws = 1 if ended is None else options.draws
-    scene = Scene.of(
-        state,
-        ended or (),
-        run_times,
-        options.site_facts,
-        options.policy,
-        draws,
-        options.seed,
-        options.arrivals,
-    )
+    site, policy, seed = options.site_facts, options.policy, options.seed
+    scene = Scene.of(state, ended or (), run_times, site, policy, draws, seed, options.arrivals)
     history_use = dict(run_times.used.most_common())
     pool = scene.pool_name(job)
     changes = changes_of(scene, job, pool) if options.with_changes else []
@@ -131,21 +124,28 @@ def predict_start(
     base = trials[0]
     median = int(np.argsort(base.delays_s, kind="stable")[(draws - 1) // 2])
     wait = wait_in(base.part, median, float(base.own_s[median]))
+    start, waits = distribution(state, base.delays_s, options.by_s), waits_for(base.part, job, base.earlier)
     summary = {
         "state": state_document(state),
         "job": job_document(scene, job, pool),
+        "caveat": caveat_of(job, start["p10_s"], waits, knows_limits=scene.config.site is not None),
         "policy": policy_document(scene),
-        "history": ended
-        and {"jobs": run_times.jobs, "with_limit": run_times.with_limit, "drawn_from": history_use},
+        "history": ended and _history_document(run_times),
         "draws": draws,
         "seed": options.seed,
-        "start": distribution(state, base.delays_s, options.by_s),
-        "waits_for": waits_for(base.part, job, base.earlier),
+        "start": start,
+        "waits_for": waits,
         "median_wait": wait and asdict(wait),
         "changes": [_changed(state, base, trial, options.by_s) for trial in trials[1:]],
         "assumptions": list(assumptions_of(scene, history_use, ended is not None, options.ratio)),
     }
     return Forecast(job, base.delays_s, wait, summary)
+
+
+def _history_document(run_times: RunTimes) -> dict[str, Any]:
+    """The past jobs from which run times are drawn, as JSON."""
+    drawn_from = dict(run_times.used.most_common())
+    return {"jobs": run_times.jobs, "with_limit": run_times.with_limit, "drawn_from": drawn_from}
 
 
 def _check(state: LiveState, history: Sequence[LoggedJob] | None, options: Options) -> None:

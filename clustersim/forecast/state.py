@@ -17,7 +17,7 @@ from traces.logs import ReadOptions
 from traces.logs.cells import moment, time_zone
 from traces.logs.log import Log, LoggedJob
 
-__all__ = ["LiveState", "end_of", "moment_of", "read_state", "state_at"]
+__all__ = ["LiveState", "end_of", "is_limited", "moment_of", "read_state", "state_at"]
 
 _GOING = (
     "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",
@@ -30,8 +30,8 @@ _HELD = (
 )  # fmt: skip
 """Slurm's reasons of jobs that no free GPU would start (slurm.schedmd.com/job_reason_codes.html)."""
 
-_LIMITED = ("Assoc", "QOS", "Quota")
-"""How Slurm's reasons begin that name a limit of an association or a QOS."""
+_LIMITED = ("Assoc", "QOS", "Quota", "JobArrayTaskLimit")
+"""How Slurm's reasons begin that name a limit of an association, a QOS or an array."""
 
 _DATED_S = 1e8  # a clock that reads more than this counts from 1970
 
@@ -62,8 +62,8 @@ class LiveState:
 
     @property
     def limited(self) -> int:
-        """The jobs that wait for a limit of an account or QOS, by their stated reason."""
-        return sum((job.reason or "").startswith(_LIMITED) for job in self.waiting)
+        """The jobs that wait for a limit of an account, a QOS or an array, by their stated reason."""
+        return sum(map(is_limited, self.waiting))
 
     def moment(self, time_s: float) -> str:
         """A time as the log writes it: a date, or seconds on its clock.
@@ -157,6 +157,11 @@ def _moments(job: LoggedJob) -> Iterable[float]:
         yield job.logged_start_s + job.duration_s  # of a job that still runs, as far as the log goes
     if (end_s := end_of(job)) is not None:
         yield end_s
+
+
+def is_limited(job: LoggedJob) -> bool:
+    """Whether a job waits for a limit of an account, a QOS or an array, by its stated reason."""
+    return (job.reason or "").startswith(_LIMITED)
 
 
 def end_of(job: LoggedJob) -> float | None:

@@ -133,4 +133,4 @@ def assumptions_of(
     if state.held:
         yield f"{len(state.held):,} jobs are held back and stay so"
     if state.limited and scene.config.site is None:
-        yield f"{state.limited:,} jobs wait for a limit of an account or QOS; such limits are not simulated"
+        yield f"{state.limited:,} jobs wait for a limit of an account, QOS or array, which is not simulated"

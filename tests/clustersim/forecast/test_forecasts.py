@@ -407,3 +407,25 @@ def test_no_job_ends_before_now(
     assert np.isfinite(drawn).all()
     assert (drawn >= elapsed_s).all()
     assert (drawn > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("reason", "gpus", "says"),
+    [
+        ("AssocMaxJobsLimit", 2, "AssocMaxJobsLimit is a limit that this simulation does not know"),
+        ("JobArrayTaskLimit", 2, "JobArrayTaskLimit is a limit"),
+        (
+            "Resources",
+            2,
+            "it would start now, as 4 GPUs are free and nothing here keeps it waiting; but the ",
+        ),
+        ("None", 2, "the scheduler may not have looked at it yet"),
+        ("Resources", 8, ""),
+    ],
+)
+def test_a_start_that_may_be_too_early_has_a_note(reason: str, gpus: int, says: str) -> None:
+    state = state_of(running("r", 4, 10.0, 100.0), waiting("w", gpus, 5.0, 50.0, reason=reason))
+    facts = SiteFacts("none", {"": Cluster(1, 8)})
+    caveat = predict_start(state, Request("w"), options=Options(site_facts=facts)).summary["caveat"]
+    assert says in caveat
+    assert bool(says) == bool(caveat)
