@@ -6,7 +6,7 @@ A (aborted). Used are `user, group, account, project, queue, jobname, ctime, qti
 end, exec_vnode, exec_host, Exit_status, resources_used.walltime, resources_used.ngpus`, and of
 `Resource_List` `ngpus`, else the GPUs of the chunks in `select` (`2:ncpus=8:ngpus=4`) or of Torque's `nodes`
 (`2:ppn=8:gpus=4`), and `walltime`. Times are seconds since 1970; the date of a line, which has no offset,
-says when a job was deleted.
+says when a job was deleted, and when a run ended whose line states no end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from traces.logs.cells import MixedColumnError, Moments, span, time_zone
 from traces.logs.log import Log, LoggedJob, LogRows, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
-from traces.native import COLUMNS, whole
+from traces.native import COLUMNS, MAX_SECONDS, whole
 
 from .runs import join_rows
 
@@ -48,13 +48,15 @@ def _matches(head: Head) -> bool:
 
 
 class _Job:
-    """What the lines of a job say so far. `runs`: the lines that state a run, each with its type."""
+    """What the lines of a job say so far. `runs`: the lines that state a run, each with its type and
+    date. `starts`: those of lines S. Neither is in order where lines are not.
+    """
 
     def __init__(self, line: int):
         self.line = line
         self.pairs: dict[str, str] = {}
-        self.runs: list[tuple[int, str, dict[str, str]]] = []
-        self.started: dict[str, str] | None = None
+        self.runs: list[tuple[int, str, str, dict[str, str]]] = []
+        self.starts: list[str] = []
         self.removed: tuple[str, str] | None = None  # type and date
 
 
@@ -70,10 +72,10 @@ def _jobs(source: LogSource) -> tuple[dict[str, _Job], int]:
         job = jobs.setdefault(job_id, _Job(line))
         pairs = {name: value.strip('"') for name, value in _PAIR.findall(content)}
         job.pairs.update(pairs)
-        if kind in "ER" and "start" in pairs and "end" in pairs:
-            job.runs.append((line, kind, pairs))
-        elif kind == "S":
-            job.started = pairs
+        if kind in "ER" and "start" in pairs:
+            job.runs.append((line, kind, date, pairs))
+        elif kind == "S" and "start" in pairs:
+            job.starts.append(pairs["start"])
         elif kind in "DA":
             job.removed = (kind, date)
     return jobs, other_lines
@@ -106,22 +108,36 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
 
 def _rows(job_id: str, job: _Job, moment: Moments, options: ReadOptions) -> Iterator[LoggedJob]:
     """The rows of a job: its runs, or its wait. ValueError for one without GPUs."""
-    for line, kind, pairs in job.runs:
-        start_s, end_s = float(pairs["start"]), float(pairs["end"])
-        if end_s > start_s:
+    last_start_s = -1.0
+    for line, kind, date, pairs in job.runs:
+        start_s = _time_s(pairs["start"])
+        end_s = _time_s(pairs["end"]) if pairs.get("end") else _date_s(date, moment)
+        last_start_s = max(last_start_s, start_s)
+        if end_s is not None and end_s > start_s:
             yield _row(line, job_id, {**job.pairs, **pairs}, options, _end_state(kind, pairs), start_s, end_s)
-    last_start_s = float(job.runs[-1][2]["start"]) if job.runs else -1.0
-    started_s = float(job.started.get("start", last_start_s)) if job.started else last_start_s
+    started_s = max((_time_s(start) for start in job.starts), default=last_start_s)
     if started_s > last_start_s:
         yield _row(job.line, job_id, job.pairs, options, "RUNNING", started_s, None)
     elif not job.runs:
         cancel_s = None
         if job.removed is not None:
-            date = datetime.strptime(job.removed[1], "%m/%d/%Y %H:%M:%S")
-            cancel_s = moment(date.isoformat())
+            cancel_s = _date_s(job.removed[1], moment)
         yield _row(
             job.line, job_id, job.pairs, options, "CANCELLED" if cancel_s else "PENDING", cancel_s=cancel_s
         )
+
+
+def _time_s(text: str) -> float:
+    """A time in seconds since 1970. ValueError for a number that is none, such as a negative one."""
+    time_s = float(text)
+    if not 0 < time_s <= MAX_SECONDS:
+        raise ValueError(f"states the time {text}, which is not in seconds since 1970")
+    return time_s
+
+
+def _date_s(date: str, moment: Moments) -> float | None:
+    """When a line was written, in seconds since 1970. ValueError for a day that no month has."""
+    return moment(datetime.strptime(date, "%m/%d/%Y %H:%M:%S").isoformat())
 
 
 def _end_state(kind: str, pairs: Mapping[str, str]) -> str:
@@ -140,9 +156,10 @@ def _row(
     end_s: float | None = None,
     cancel_s: float | None = None,
 ) -> LoggedJob:
-    submit_s = float(pairs.get("ctime") or pairs.get("qtime") or "nan")
-    if submit_s != submit_s:
+    submission = pairs.get("ctime") or pairs.get("qtime")
+    if not submission:
         raise ValueError("states no ctime")
+    submit_s = _time_s(submission)
     gpus, nodes = _gpus(pairs)
     limit = pairs.get("Resource_List.walltime")
     limit_s = span(limit) if limit else None
