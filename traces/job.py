@@ -44,10 +44,10 @@ class Job:
     | weight | | how much it counts beside other jobs, for policies that weigh jobs; 1 = as any other |
     | state | text | how the job ended in the log; informational |
     | estimate_s | s | the user's estimate of the run time on the requested GPUs |
-    | user | text | the submitting user, where the tenant is an account or a team; informational |
+    | user | text | the submitting user, where the tenant is an account or a team, for the rules of a site |
     | gpu_type | name | the GPU type that it asks for; binding on a cluster of several types |
     | logged_start_s | s | when it started in the log, on the same clock; informational |
-    | partition, qos | text | where it was submitted, and its quality of service; informational |
+    | partition, qos | text | where it was submitted, and its quality of service, for the rules of a site |
     | framework | name | the software that it trains with; None = that of the nodes' system |
     | precision | name | of its matrix products; None = bf16 |
     | plan_options | text | options of its plans (`itertime.spec.PlanOptions`); None = defaults |
