@@ -46,9 +46,8 @@ class Slurm(Scheduler):
 
     The controller acts at ticks of its timers, not at once: `main_phase_s`, `backfill_phase_s`,
     `priority_phase_s` and `limits_phase_s` say when they first go off, in seconds on the trace's clock (less
-    whole periods).
-    `epoch_s` is the time at which that clock shows 0, in seconds since 1970: reservations state such times,
-    and planned starts depend on it.
+    whole periods). `epoch_s` is the time at which that clock shows 0, in seconds since 1970: reservations
+    state such times, and planned starts depend on it.
 
     A job's limit is its time limit, else its user's estimate, else that of its partition; at most MaxTime. A
     job for a part of a GPU gets a whole one.
@@ -130,20 +129,6 @@ class Slurm(Scheduler):
                 self._noted[job] = record.reason
                 proposal.note(job, f"limited by the site: {record.reason}")
         return proposal
-
-    def reasons(self) -> dict[JobView, str]:
-        """Why each waiting job waits, by Slurm's name of the reason."""
-        waiting = [] if self._controller is None else self._controller.waiting
-        return {record.key: record.reason for record in waiting if isinstance(record.key, JobView)}
-
-    def planned_starts_s(self) -> dict[JobView, float]:
-        """When the last cycle of backfill planned to start each waiting job."""
-        waiting = [] if self._controller is None else self._controller.waiting
-        return {
-            record.key: record.planned_s
-            for record in waiting
-            if isinstance(record.key, JobView) and record.planned_s is not None
-        }
 
     # The controller and the engine.
 

@@ -14,6 +14,7 @@
 | `summary_of` | what a site is, in sentences |
 | `refuse_exceeded_limits`, `HeldGpus` | an error if running jobs exceed limits; the GPUs of one |
 | `LIMITS` | the limits of associations and QOS, and what each counts |
+| `FOLLOWED_OPTIONS` | the names in SchedulerParameters that the policy `slurm` follows, with their defaults |
 | `exports` | a sub-package: sites from what Slurm's commands print |
 | `hosts_of`, `hostlist_of` | the names in a list of hosts, as `n[01-16]`, and such a list |
 
@@ -31,8 +32,10 @@ from .limits import LIMITS
 from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
 from .slurm import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
 from .summary import summary_of
+from .vocabulary import FOLLOWED_OPTIONS
 
 __all__ = [
+    "FOLLOWED_OPTIONS",
     "LIMITS",
     "Association",
     "HeldGpus",

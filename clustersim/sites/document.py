@@ -43,7 +43,7 @@ def load_site(path: str | Path) -> SlurmSite:
 
 
 def write_site(site: SlurmSite, path: str | Path) -> None:
-    """Write `site.yaml`, which `load_site` reads and a person can edit."""
+    """Write `site.yaml`, which `load_site` reads and which can be edited by hand."""
     import yaml
 
     text = yaml.safe_dump(document_of(site), sort_keys=False, allow_unicode=True, width=100)

@@ -51,14 +51,14 @@ def _partitions(partitions: Mapping[str, Partition]) -> Iterator[str]:
         yield f"partition {name}: {', '.join(facts)}"
     if len(partitions) > _MOST:
         yield f"{len(partitions) - _MOST:,} more partitions"
-    shared = [
-        f"{one} and {other} share {count:,}"
-        for one, other in combinations(partitions, 2)
-        if (count := len(set(partitions[one].nodes) & set(partitions[other].nodes)))
+    overlaps = [
+        f"{name} and {neighbour} share {count:,}"
+        for name, neighbour in combinations(partitions, 2)
+        if (count := len(set(partitions[name].nodes) & set(partitions[neighbour].nodes)))
     ]
-    if shared:
-        more = f", and {len(shared) - _MOST:,} more pairs" if len(shared) > _MOST else ""
-        yield f"partitions overlap: {'; '.join(shared[:_MOST])} nodes{more}"
+    if overlaps:
+        tail = f", and {len(overlaps) - _MOST:,} more pairs" if len(overlaps) > _MOST else ""
+        yield f"partitions overlap: {'; '.join(overlaps[:_MOST])} nodes{tail}"
 
 
 def _settings(settings: Settings) -> Iterator[str]:
@@ -71,13 +71,13 @@ def _settings(settings: Settings) -> Iterator[str]:
         if name.startswith("PriorityWeight") and value
     }
     if weights:
-        stated = ", ".join(
+        terms = ", ".join(
             f"{name} {value}"
             if not isinstance(value, Mapping)
             else f"{name} {','.join(f'{tres}={weight:g}' for tres, weight in value.items())}"
             for name, value in weights.items()
         )
-        yield f"weights of priorities: {stated}"
+        yield f"weights of priorities: {terms}"
     if settings.PreemptType != "preempt/none":
         yield f"{settings.PreemptType}, {settings.PreemptMode}"
 

@@ -45,6 +45,6 @@ FOLLOWED_OPTIONS: Mapping[str, float | None] = {
     "sched_interval": 60,
 }
 """Names in SchedulerParameters that the policy `slurm` follows, with their defaults. None: a flag that is
-off, or a default that follows from another parameter. bf_window is in minutes,
-all other times are in seconds.
+off, or a default that follows from another parameter. `bf_window` is in minutes, all other times are in
+seconds.
 """

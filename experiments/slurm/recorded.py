@@ -1,5 +1,5 @@
-"""Recorded runs of a real Slurm, as `slurm_study.py` of the shared data writes them: the site, the jobs, and
-what the controller's log says of each step.
+"""Recorded runs of a real Slurm, as `record` writes them: the site, the jobs, and what the controller's log
+says of each step.
 
 A folder holds jobs.csv (as to be submitted), submitted.csv (job ids, and when sbatch returned),
 sacct-duplicates.txt (every run of every job), slurm.conf and config.txt (scontrol show config), workload.json

@@ -102,15 +102,18 @@ class StepCheck:
     def shares(self, span_s: float = 2.0) -> dict[str, tuple[float, int]]:
         """The share of steps on which both agree and the number of steps, by kind."""
         agreements: dict[str, list[bool]] = {
-            "places": [logged == own for _, logged, own in self.places],
-            "plans": [own is not None and abs(logged - own) <= span_s for _, logged, own in self.plans],
+            "places": [logged == simulated for _, logged, simulated in self.places],
+            "plans": [
+                simulated is not None and abs(logged - simulated) <= span_s
+                for _, logged, simulated in self.plans
+            ],
             "starts": self.starts,
-            "victims": [logged == own for _, logged, own in self.victims],
-            "priorities": [logged == own for _, logged, own in self.priorities],
-            "reasons": [logged == own for _, logged, own in self.reasons],
-            "factors": [abs(logged - own) < 1e-6 for _, logged, own in self.factors],
+            "victims": [logged == simulated for _, logged, simulated in self.victims],
+            "priorities": [logged == simulated for _, logged, simulated in self.priorities],
+            "reasons": [logged == simulated for _, logged, simulated in self.reasons],
+            "factors": [abs(logged - simulated) < 1e-6 for _, logged, simulated in self.factors],
         }
-        return {kind: (sum(same) / max(1, len(same)), len(same)) for kind, same in agreements.items()}
+        return {kind: (sum(hits) / max(1, len(hits)), len(hits)) for kind, hits in agreements.items()}
 
 
 @dataclass

@@ -89,22 +89,17 @@ class ShareTree:
         """The association of a user in an account."""
         return self._users.get((account, user)) or self._add_user(account, user, 1)
 
-    def usage(self, account: str, user: str = "") -> float:
-        """Billing-seconds of an account, or of a user in it."""
-        return self.user(account, user).usage if user else self._accounts[account].usage
-
     def charge(self, account: str, user: str, billing_s: float) -> None:
+        """Add billing-seconds to the usage of a user and of all accounts above."""
         branch: _Branch | None = self.user(account, user)
         while branch is not None:
             branch.usage += billing_s
             branch = branch.above
 
     def decay(self, factor: float) -> None:
+        """Multiply all usage by a factor."""
         for branch in (*self._accounts.values(), *self._users.values()):
             branch.usage *= factor
-
-    def reset(self) -> None:
-        self.decay(0.0)
 
     def fair_tree(self) -> dict[tuple[str, str], float]:
         """The factor of each user, by (account, user): its rank from the end over the number of users.

@@ -137,7 +137,7 @@ class Limits:
 
     def _job_counts(self, job: JobRecord, partition: str, now: float) -> Iterator[str]:
         """Limits on numbers of jobs and on time."""
-        who = {
+        counted_by = {
             "GrpJobs": ("qos",),
             "MaxJobsPerUser": ("qos-user", job.user),
             "MaxJobsPerAccount": ("qos-account", job.account),
@@ -148,7 +148,7 @@ class Limits:
             "MaxJobsPerAccount": "MaxJobsPerAccount",
         }
         stated_by_qos = set()
-        for limit, (kind, *key) in who.items():
+        for limit, (kind, *key) in counted_by.items():
             of_qos = self._of_qos(job, partition, limit)
             if of_qos is not None:
                 stated_by_qos.add(limit)

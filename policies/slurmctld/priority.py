@@ -158,9 +158,11 @@ class Priorities:
 
     def _standing(self, job: JobRecord) -> float:
         """What user, association and QOS contribute."""
-        settings, who = self._rules.settings, (job.account, job.user)
+        settings, association = self._rules.settings, (job.account, job.user)
         return (
-            settings.PriorityWeightFairshare * self.factors.get(who, 0.0)
+            settings.PriorityWeightFairshare * self.factors.get(association, 0.0)
             + settings.PriorityWeightQOS * self._rules.qos_of(job.qos).Priority / self._top_qos
-            + settings.PriorityWeightAssoc * self._association_priorities.get(who, 0) / self._top_association
+            + settings.PriorityWeightAssoc
+            * self._association_priorities.get(association, 0)
+            / self._top_association
         )

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from clustersim.sites import Association, Partition, Qos, Settings, SiteReservation, SlurmSite
+from clustersim.sites import (
+    FOLLOWED_OPTIONS,
+    Association,
+    Partition,
+    Qos,
+    Settings,
+    SiteReservation,
+    SlurmSite,
+)
 
 __all__ = ["DEFAULT_QOS", "ReservedNodes", "Rules"]
 
@@ -17,27 +25,9 @@ CLOSED = ("DOWN", "INACTIVE")
 """States of a partition in which none of its jobs starts."""
 
 DEFAULT_PARAMETERS: Mapping[str, float] = {
-    "batch_sched_delay": 3,
-    "bf_interval": 30,
-    "bf_job_part_count_reserve": 0,
-    "bf_max_job_array_resv": 20,
-    "bf_max_job_assoc": 0,
-    "bf_max_job_part": 0,
-    "bf_max_job_start": 0,
-    "bf_max_job_test": 500,
-    "bf_max_job_user": 0,
-    "bf_max_job_user_part": 0,
-    "bf_min_age_reserve": 0,
-    "bf_min_prio_reserve": 0,
-    "bf_resolution": 60,
-    "bf_window": 1440,
-    "bf_window_linear": 0,
-    "default_queue_depth": 100,
-    "partition_job_depth": 0,
-    "preempt_reorder_count": 1,
-    "sched_interval": 60,
+    name: default for name, default in FOLLOWED_OPTIONS.items() if default is not None
 }
-"""SchedulerParameters and their defaults: seconds, `bf_window` minutes."""
+"""The numbers among SchedulerParameters, by default: times in seconds, `bf_window` in minutes."""
 
 
 class ReservedNodes(NamedTuple):

@@ -298,8 +298,8 @@ def _with_own_ids(rows: LogRows, zone: tzinfo) -> tuple[list[LoggedJob], _Ids]:
         for place, job in enumerate(jobs_of_id):
             own_id = job_id if not place else f"{job_id}@{_moment(job.submit_s, zone)}"
             if place and any(own_id == other_id for _, other_id in new_ids[job.cluster, job_id]):
-                rows.drop(job.line, job_id, f"the job of line {jobs_of_id[place - 1].line} again",
-                          "the job of another line again")  # fmt: skip
+                text = f"the job of line {jobs_of_id[place - 1].line} again"
+                rows.drop(job.line, job_id, text, "the job of another line again")
                 continue
             new_ids.setdefault((job.cluster, job_id), []).append((job.submit_s, own_id))
             jobs.append(job if not place else replace(job, job_id=own_id))
@@ -315,9 +315,8 @@ def _with_own_ids(rows: LogRows, zone: tzinfo) -> tuple[list[LoggedJob], _Ids]:
 def _moment(time_s: float, zone: tzinfo) -> str:
     if time_s < _DATED_S:
         return f"{time_s:.15g}"
-    return datetime.fromtimestamp(time_s, zone).strftime(
-        "%Y-%m-%dT%H%M%S"
-    )  # colons are between the jobs of a dependency
+    # Without colons, which divide the jobs of a dependency.
+    return datetime.fromtimestamp(time_s, zone).strftime("%Y-%m-%dT%H%M%S")
 
 
 def _with_dependencies(rows: LogRows, own_ids: _Ids) -> list[LoggedJob]:
