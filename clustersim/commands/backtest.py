@@ -124,6 +124,8 @@ def backtest(
     site_facts = library.SiteFacts(pools, clusters, gpus_per_node, not constant)
     selection = Selection(from_s, until_s, limit)
     logged = library.read_logged(log, _reading(context.params), selection).part(only, since, before)
+    if site is not None:
+        _compare_nodes(site, logged)
     result = _backtest(logged, site_facts, stated_options)
     written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)
     if json:
@@ -241,6 +243,25 @@ def _clusters(options: Mapping[str, Any]) -> tuple[dict[str, Cluster], Mapping[s
     clusters, settings = with_site(options["site"], clusters, options["settings"], all_nodes_up=True)
     policy = options["policy"] or ("" if options["fit"] else POLICY_OF_SITES)
     return clusters, {**options, "settings": settings, "policy": policy}
+
+
+def _compare_nodes(site: Path, logged: LoggedRun) -> None:
+    """UserError if a site has none of the nodes on which jobs of a log ran; a warning if it lacks some."""
+    from clustersim.sites import hostlist_of, load_site
+    from itertime.errors import UserError
+    from itertime.io import shown
+
+    from .output.terminal import say
+
+    logged_nodes = {span.node for spans in logged.on_nodes for span in spans}
+    foreign_nodes = sorted(logged_nodes - {node.name for node in load_site(site).nodes})
+    if not foreign_nodes:
+        return
+    names = shown(hostlist_of(foreign_nodes))
+    if len(foreign_nodes) == len(logged_nodes):
+        problem = f"has none of the nodes on which the jobs of the log ran ({names})"
+        raise UserError(f"--site {site}: {problem}; is it the site of another cluster?")
+    say(f"warning: --site {site}: lacks nodes on which jobs of the log ran: {names}", err=True)
 
 
 def with_site(
