@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 __all__ = ["Attempt", "attempts_text", "parse_attempts"]
 
-_MOST = 10_000
+_MOST_ATTEMPTS = 10_000
 _STATE = re.compile(r"[A-Z][A-Z_]{0,30}")
 
 
@@ -39,8 +39,8 @@ def parse_attempts(text: str) -> tuple[Attempt, ...]:
     words = text.split()
     if not words:
         raise ValueError("states no attempt; leave the cell empty for a job that ran at most once")
-    if len(words) > _MOST:
-        raise ValueError(f"has more than {_MOST:,} attempts; leave the job out")
+    if len(words) > _MOST_ATTEMPTS:
+        raise ValueError(f"has more than {_MOST_ATTEMPTS:,} attempts; leave the job out")
     attempts = tuple(_attempt(word) for word in words)
     for attempt, successor in pairwise(attempts):
         if successor.start_s < attempt.end_s:

@@ -44,12 +44,13 @@ class PhasedRuns:
         if len(self.simulations) < 2:
             return None
         scores = []
-        others = [*self.simulations[1:], self.simulations[0]]
-        for simulated, other in zip(self.simulations, others, strict=True):
-            as_logged = replace(log, start_s=other.start_s)
-            scores.append(score(as_logged, simulated, compared(as_logged, simulated, *rows)))
-        stated = [value for value in scores if value is not None]
-        return float(np.median(stated)) if stated else None
+        successors = [*self.simulations[1:], self.simulations[0]]
+        for simulated, successor in zip(self.simulations, successors, strict=True):
+            as_logged = replace(log, start_s=successor.start_s)
+            value = score(as_logged, simulated, compared(as_logged, simulated, *rows))
+            if value is not None:
+                scores.append(value)
+        return float(np.median(scores)) if scores else None
 
 
 def in_phases(
@@ -76,4 +77,4 @@ def in_phases(
         ]
     else:
         simulations = [simulated or simulate(log, pools, site, settings)]
-    return PhasedRuns(simulations, [score(log, made, compared(log, made, *rows)) for made in simulations])
+    return PhasedRuns(simulations, [score(log, run, compared(log, run, *rows)) for run in simulations])

@@ -42,9 +42,9 @@ def refuse_exceeded_limits(site: SlurmSite, running_jobs: Sequence[HeldGpus]) ->
     for use in (*_of_qos(site, running_jobs), *_of_associations(site, running_jobs)):
         limit = use.limits.get(use.name)
         in_gpus = "TRES" in use.name
-        most = limit.get(_GPU) if in_gpus and not isinstance(limit, int | float | None) else limit
+        allowed = limit.get(_GPU) if in_gpus and not isinstance(limit, int | float | None) else limit
         held = sum(job.gpus for job in use.jobs) if in_gpus else len(use.jobs)
-        if isinstance(most, int | float) and held > most:
+        if isinstance(allowed, int | float) and held > allowed:
             text = written_limits(use.limits)[use.name]
             remedy = f"{_GPU}={held}" if in_gpus else held
             raise UserError(

@@ -13,7 +13,7 @@ from .units import time_text
 
 __all__ = ["summary_of"]
 
-_MOST = 8  # partitions, QOS and overlaps that are written out
+_MOST_LISTED = 8  # partitions, QOS and overlaps that are written out
 
 
 def summary_of(site: SlurmSite) -> list[str]:
@@ -41,7 +41,7 @@ def _nodes(site: SlurmSite) -> str:
 
 def _partitions(partitions: Mapping[str, Partition]) -> Iterator[str]:
     tiers = {partition.PriorityTier for partition in partitions.values()}
-    for name, partition in list(partitions.items())[:_MOST]:
+    for name, partition in list(partitions.items())[:_MOST_LISTED]:
         facts = [f"{len(partition.nodes):,} nodes"]
         facts += ["default"] if partition.Default else []
         facts += [f"tier {partition.PriorityTier}"] if len(tiers) > 1 else []
@@ -49,16 +49,16 @@ def _partitions(partitions: Mapping[str, Partition]) -> Iterator[str]:
         facts += [f"QOS {partition.QOS}"] if partition.QOS else []
         facts += [partition.State] if partition.State != "UP" else []
         yield f"partition {name}: {', '.join(facts)}"
-    if len(partitions) > _MOST:
-        yield f"{len(partitions) - _MOST:,} more partitions"
+    if len(partitions) > _MOST_LISTED:
+        yield f"{len(partitions) - _MOST_LISTED:,} more partitions"
     overlaps = [
         f"{name} and {neighbour} share {count:,}"
         for name, neighbour in combinations(partitions, 2)
         if (count := len(set(partitions[name].nodes) & set(partitions[neighbour].nodes)))
     ]
     if overlaps:
-        tail = f", and {len(overlaps) - _MOST:,} more pairs" if len(overlaps) > _MOST else ""
-        yield f"partitions overlap: {'; '.join(overlaps[:_MOST])} nodes{tail}"
+        tail = f", and {len(overlaps) - _MOST_LISTED:,} more pairs" if len(overlaps) > _MOST_LISTED else ""
+        yield f"partitions overlap: {'; '.join(overlaps[:_MOST_LISTED])} nodes{tail}"
 
 
 def _settings(settings: Settings) -> Iterator[str]:
@@ -83,13 +83,13 @@ def _settings(settings: Settings) -> Iterator[str]:
 
 
 def _qos(kinds: Mapping[str, Qos]) -> Iterator[str]:
-    for name, qos in list(kinds.items())[:_MOST]:
+    for name, qos in list(kinds.items())[:_MOST_LISTED]:
         facts = [f"priority {qos.Priority}"]
         facts += [f"preempts {', '.join(qos.Preempt)}"] if qos.Preempt else []
         facts += [f"{limit}={value}" for limit, value in written_limits(qos.limits).items()]
         yield f"QOS {name}: {', '.join(facts)}"
-    if len(kinds) > _MOST:
-        yield f"{len(kinds) - _MOST:,} more QOS"
+    if len(kinds) > _MOST_LISTED:
+        yield f"{len(kinds) - _MOST_LISTED:,} more QOS"
 
 
 def _associations(site: SlurmSite) -> Iterator[str]:

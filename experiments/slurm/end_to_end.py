@@ -67,9 +67,9 @@ def trace_of(run: RecordedRun) -> list[Job]:
     ]
 
 
-def _dependencies(stated: str, ids: dict[str, list[str]]) -> str | None:
-    kind, _, name = stated.partition(":")
-    return ",".join(f"{kind}:{job_id}" for job_id in ids[name]) if stated else None
+def _dependencies(depends: str, ids: dict[str, list[str]]) -> str | None:
+    kind, _, name = depends.partition(":")
+    return ",".join(f"{kind}:{job_id}" for job_id in ids[name]) if depends else None
 
 
 def play(run: RecordedRun, **phases: Any) -> Score:

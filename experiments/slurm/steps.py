@@ -185,7 +185,7 @@ class _Walk:
         if job is None:
             return
         if not in_cycle:
-            usable = controller.usable_nodes(job, job.partitions[0])
+            usable = controller.usable_nodes(job.partitions[0])
             usable, _ = controller.reservations.open_nodes(job, usable, floor(now), now)
             self.compare_place(job_id, nodes, place(job, controller.free, usable))
         self.started_jobs.add(job_id)
@@ -208,7 +208,7 @@ class _Walk:
                 return
         job, controller = self.records[preemptor_id], self.controller
         controller.now = now
-        usable = controller.usable_nodes(job, job.partitions[0])
+        usable = controller.usable_nodes(job.partitions[0])
         candidates = controller.preemptable(job, job.partitions[0], usable)
         victims = controller.preemption.victims(job, candidates, controller.free, usable)
         own_jobs = set() if victims is None else {str(victim.key) for victim in victims.jobs}

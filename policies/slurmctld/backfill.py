@@ -231,7 +231,7 @@ class _Search:
     def _usable(self, asked_s: float) -> tuple[int, float]:
         """The nodes that the job may use from `asked_s` on for its limit, and the next time worth a try."""
         nodes, freed_s = self.controller.reservations.open_nodes(
-            self.job, self.controller.usable_nodes(self.job, self.partition), asked_s, self.now
+            self.job, self.controller.usable_nodes(self.partition), asked_s, self.now
         )
         usable, later_s = self.space.usable(nodes, asked_s, asked_s + self.limit_s)
         if freed_s + 1 < later_s:

@@ -227,7 +227,7 @@ class Controller:
             job.reason = reason
         return reason
 
-    def usable_nodes(self, job: JobRecord, partition: str) -> int:
+    def usable_nodes(self, partition: str) -> int:
         return self.rules.nodes_of[partition] & ~self.down_nodes
 
     def preemptable(self, job: JobRecord, partition: str, usable: int) -> Sequence[JobRecord]:

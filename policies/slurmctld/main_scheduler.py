@@ -24,8 +24,8 @@ class Starter(Protocol):
     def limit_reason(self, job: JobRecord, partition: str) -> str:
         """The limit that keeps a job from starting now, empty if none does. The job remembers it."""
 
-    def usable_nodes(self, job: JobRecord, partition: str) -> int:
-        """The nodes of the partition that a job may use from now until its limit."""
+    def usable_nodes(self, partition: str) -> int:
+        """The nodes of the partition that are in service, reserved ones among them."""
 
     def start_now(self, job: JobRecord, partition: str, usable: int) -> bool:
         """Start a job on `usable` nodes, preempting others if it may. Returns whether it started."""
@@ -81,7 +81,7 @@ def run_main(queue: Iterable[Entry], controller: Starter, now: float, full: bool
         tried += 1
         if depth is not None and tried > depth:
             break
-        usable = controller.usable_nodes(job, partition)
+        usable = controller.usable_nodes(partition)
         if controller.start_now(job, partition, usable & ~closed_nodes):
             started_jobs.add(job)
             continue

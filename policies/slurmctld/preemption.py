@@ -51,8 +51,7 @@ class Preemption:
             mode = self._rules.qos_of(job.qos).PreemptMode
         else:
             mode = self._rules.partitions[job.partition].PreemptMode
-        mode = _plain_mode(mode or self._rules.settings.PreemptMode)
-        return "CANCEL" if mode == "REQUEUE" and not job.requeues else mode
+        return _plain_mode(mode or self._rules.settings.PreemptMode)
 
     def grace_s(self, job: JobRecord) -> float:
         if self._by_qos:

@@ -70,7 +70,6 @@ class JobRecord:
     array: str | None = None
     reservation: str | None = None
     gpu_type: str = ""
-    requeues: bool = True
     priorities: dict[str, int] = field(default_factory=dict)
     reason: str = "None"
     over_limit: bool = False
