@@ -29,8 +29,10 @@ __all__ = [
     "SlurmRows",
     "array_of",
     "begin_moment",
+    "count_of",
     "limit_of",
     "plain_text",
+    "signed_of",
     "state_of",
     "tasks_of",
     "throttle_of",
@@ -51,6 +53,7 @@ _CANCELLED = ("CANCELLED", "DEADLINE")
 _NO_LIMIT = ("", "UNLIMITED", "Partition_Limit", "INVALID", "NOT_SET", "N/A", "infinite", "NONE")
 _NO_TEXT = ("", "(null)", "N/A", "None", "null", "n/a", "None assigned", "(none)", "Unknown")
 _ARRAY = re.compile(r"(.*?)_?\[([\d,:-]+)(?:%(\d{1,9}))?\]", re.ASCII)
+_TOO_MANY_DIGITS = 13  # of a number that a job states
 _MOST_LATE = 0.2  # of the jobs: where more have ids out of order, ids are no numbers of submissions
 _MOST_TASKS = 100_000  # of an array; Slurm's MaxArraySize is at most 4,000,001, by default 1,001
 
@@ -312,6 +315,17 @@ def limit_of(text: str) -> float | None:
 def plain_text(text: str) -> str | None:
     """Text of a cell; None for the words by which Slurm says that there is none."""
     return None if text in _NO_TEXT else str(COLUMNS["state"](text))
+
+
+def count_of(text: str) -> int | None:
+    """A whole number from 0; None for other text, and for one that no job states."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _TOO_MANY_DIGITS else None
+
+
+def signed_of(text: str) -> int | None:
+    """A whole number, perhaps below 0; None for other text."""
+    count = count_of(text.removeprefix("-"))
+    return -count if count and text.startswith("-") else count
 
 
 def array_of(job_id: str) -> str | None:

@@ -36,8 +36,10 @@ from .rows import (
     SlurmRows,
     array_of,
     begin_moment,
+    count_of,
     limit_of,
     plain_text,
+    signed_of,
     state_of,
     tasks_of,
     throttle_of,
@@ -120,9 +122,7 @@ class _Cells(NamedTuple):
 
 
 _NO_NODES = ("", "None assigned", "None", "Unknown")
-_MOST_DIGITS = 13  # of a number of seconds
-
-
+_TOO_MANY_DIGITS = 13  # of a number of seconds
 _HOST_NOTE = "the cores and the host memory are cpu and mem of the trackable resources, of the whole job"
 
 
@@ -250,7 +250,7 @@ class _Rows:
             self.moment, rows.leave_out, cell.Submit, cell.Eligible, cell.Start, cell.End, span_s
         )
         options = submit_options(cell.SubmitLine) if cell.SubmitLine else NO_OPTIONS
-        nodes = _whole(cell.NNodes)
+        nodes = count_of(cell.NNodes)
         row = SlurmRow(
             line,
             job_id,
@@ -274,15 +274,15 @@ class _Rows:
             name=self._text(cell.JobName),
             reservation=self._text(cell.Reservation),
             reason=cell.Reason or None,
-            priority=_whole(cell.Priority) or 0,
+            priority=count_of(cell.Priority) or 0,
             nodes=nodes,
             node_names=self._nodes(cell.NodeList, rows),
             array_id=array_of(job_id),
             array_limit=options.array_limit or (throttle_of(job_id) if "[" in job_id else None),
             begin_s=begin_moment(options, times.submit_s, self._zone) if options.begin else None,
-            nice=_nice(options.nice),
+            nice=signed_of(options.nice),
             depends=options.dependency,
-            restarts=_whole(cell.Restarts) or 0,
+            restarts=count_of(cell.Restarts) or 0,
         )
         if "[" not in job_id:
             rows.add_row(row)
@@ -320,7 +320,7 @@ class _Rows:
         if text in self._spans:
             return self._spans[text]
         if text.isascii() and text.isdigit():
-            return float(text) if len(text) < _MOST_DIGITS else None
+            return float(text) if len(text) < _TOO_MANY_DIGITS else None
         value = limit_of(text)
         if len(self._spans) < _MOST_KEPT:
             self._spans[text] = value
@@ -356,20 +356,6 @@ class _Rows:
                 rows.leave_out(f"NodeList: {error}")
                 return ()
         return self._hosts[text]
-
-
-def _is_digits(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def _whole(text: str) -> int | None:
-    """A whole number; None for other text, and for one that no job states."""
-    return int(text) if _is_digits(text) and len(text) < _MOST_DIGITS else None
-
-
-def _nice(text: str) -> int | None:
-    value = _whole(text.removeprefix("-"))
-    return -value if value and text.startswith("-") else value
 
 
 def _several(text: str) -> str | None:

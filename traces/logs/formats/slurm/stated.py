@@ -26,8 +26,10 @@ from .rows import (
     SlurmRows,
     array_of,
     begin_moment,
+    count_of,
     limit_of,
     plain_text,
+    signed_of,
     state_of,
     tasks_of,
     throttle_of,
@@ -135,15 +137,15 @@ class StatedJob:
             name=plain_text(self.name),
             reservation=plain_text(self.reservation),
             reason=reason,
-            priority=_whole(self.priority) or 0,
-            nodes=_whole(self.nodes.partition("-")[0]),
+            priority=count_of(self.priority) or 0,
+            nodes=count_of(self.nodes.partition("-")[0]),
             node_names=_hosts(self.node_names),
             array_id=array_of(self.job_id),
-            array_limit=_whole(self.array_limit) or options.array_limit or throttle_of(self.job_id),
+            array_limit=count_of(self.array_limit) or options.array_limit or throttle_of(self.job_id),
             begin_s=held_until_s or begin_moment(options, times.submit_s, moment.zone),
-            nice=_signed(self.nice or options.nice),
+            nice=signed_of(self.nice or options.nice),
             depends=plain_text(self.depends) or options.dependency,
-            restarts=_whole(self.restarts) or 0,
+            restarts=count_of(self.restarts) or 0,
         )
         if "[" not in self.job_id:
             yield row
@@ -250,14 +252,5 @@ def _limit_s(limit: str) -> float | None:
         raise ValueError(f"time limit {shown(limit)}: {error}", f"time limit: {error}") from None
 
 
-def _whole(number: str) -> int | None:
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 13 else None
-
-
-def _signed(number: str) -> int | None:
-    value = _whole(number.removeprefix("-"))
-    return None if value is None else -value if number.startswith("-") else value
-
-
 def _seconds(number: str) -> float | None:
-    return float(_whole(number) or 0) or None
+    return float(count_of(number) or 0) or None
