@@ -16,11 +16,11 @@ from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
 
+from .rows import PAIR
 from .stated import SlurmExport, StatedJob, read_export
 
 __all__ = ["JOBCOMP"]
 
-_PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9:/_]*)=(\S*)")
 _KEYS = (
     "JobId", "UserId", "Name", "JobState", "Partition", "TimeLimit", "StartTime", "EndTime", "NodeList",
     "NodeCnt", "ReservationName", "Tres", "Account", "QOS", "Cluster", "SubmitTime", "EligibleTime",
@@ -37,7 +37,7 @@ def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:
             continue
         front, _, name_and_back = text.partition(" Name=")
         name, _, back = name_and_back.rpartition(" JobState=")
-        pairs = dict(_PAIR.findall(f"{front} JobState={back}"))
+        pairs = dict(PAIR.findall(f"{front} JobState={back}"))
         yield line, {**pairs, "Name": name}
 
 

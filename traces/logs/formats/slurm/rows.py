@@ -24,6 +24,7 @@ from .tres import Request
 
 __all__ = [
     "GOING",
+    "PAIR",
     "WAITING",
     "SlurmRow",
     "SlurmRows",
@@ -44,6 +45,9 @@ _STATES = {
     "CF": "CONFIGURING", "BF": "BOOT_FAIL", "DL": "DEADLINE", "ST": "STOPPED", "RQ": "REQUEUED",
 }  # fmt: skip
 """Compact state of `squeue` -> state."""
+
+PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9:/_]*)=(\S*)")
+"""A pair of key and value as scontrol and jobcomp/filetxt print it."""
 
 WAITING = frozenset(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 GOING = frozenset(

@@ -18,11 +18,11 @@ from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
 
+from .rows import PAIR
 from .stated import SlurmExport, StatedJob, read_export
 
 __all__ = ["SCONTROL"]
 
-_PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9:/_]*)=(\S*)")
 _NONE = "(null)"
 _KEYS = (
     "JobId", "UserId", "Priority", "Account", "QOS", "JobState", "Reason", "TimeLimit", "SubmitTime",
@@ -42,7 +42,7 @@ def _records(source: LogSource) -> Iterator[tuple[int, Mapping[str, str]]]:
             if pairs:
                 yield start, pairs
             start, pairs = line, {}
-        for key, value in _PAIR.findall(text):
+        for key, value in PAIR.findall(text):
             pairs.setdefault(key, value)
     if pairs:
         yield start, pairs
