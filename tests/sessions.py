@@ -39,7 +39,9 @@ from tests.places import ROOT
 __all__ = ["Session", "as_told", "dump", "load", "replay", "tell"]
 
 Session = dict[str, Any]
-_MEASURED = re.compile(r'("(?:wall_s|policy_wall_s|bound_s|seconds)": |^Method \w+, )[0-9.e-]+', re.MULTILINE)
+_MEASURED = re.compile(
+    r'("(?:wall_s|policy_wall_s|compile_s|bound_s|seconds)": |^Method \w+, )[0-9.e-]+', re.MULTILINE
+)
 
 
 def load(file: Path) -> list[Session]:

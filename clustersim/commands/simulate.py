@@ -133,6 +133,7 @@ def demo(
     The jobs train large language models, by default on 512 A100s. They are those of
     `trace generate --arrivals bursty --sizes itp-8h --rules llm-mix --deadlines 1:3`.
     """
+    from clustersim.jit import uncompiled
     from clustersim.runs import Trace, recipe_values
     from traces.synthetic import Recipe
 
@@ -148,7 +149,8 @@ def demo(
         seed=seed,
         **recipe_values(configs[0]),
     )
-    _compare(Trace.generated(recipe), configs, output)
+    with uncompiled():
+        _compare(Trace.generated(recipe), configs, output)
 
 
 def _settings_of(name: str, names: list[str], settings: list[str] | None) -> list[str]:

@@ -51,7 +51,7 @@
 
 Why
 - Summary and records are functions of trace, settings and seed, byte for byte. Wall-clock times are in the
-  manifest (`timings`); the summary holds `wall_s` and `policy_wall_s` as null.
+  manifest (`timings`), with `compile_s` apart; the summary holds `wall_s` and `policy_wall_s` as null.
 - A trace is read once, checked as a whole, and sorted into a temporary file of ours by external merge sort.
   That serves plain files, compressed ones and pipes alike, and costs a seventh of the parsing. A file that
   changes during a run cannot reach the run.

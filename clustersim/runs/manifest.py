@@ -44,11 +44,14 @@ GENERATED_FOR = ("load", "load_of", "gpus", "system", "planner")
 
 
 class Ending(NamedTuple):
-    """How a run ended (`COMPLETE`, `STOPPED`, `INTERRUPTED`), and the seconds that it and its policy took."""
+    """How a run ended (`COMPLETE`, `STOPPED`, `INTERRUPTED`), and the seconds that it and its policy took.
+    `compile_s`: for compiling kernels or loading them, which `policy_wall_s` does not hold.
+    """
 
     status: str
     wall_s: float
     policy_wall_s: float
+    compile_s: float
 
 
 def source_hashes(config: RunConfig, policy: str | type[Scheduler]) -> dict[str, str | None]:
@@ -97,6 +100,7 @@ def manifest_of(
         "timings": {
             "wall_s": ending.wall_s,
             "policy_wall_s": ending.policy_wall_s,
+            "compile_s": ending.compile_s,
             "bound_s": None if bound is None else bound.seconds,
         },
     }

@@ -15,6 +15,7 @@ from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup, Simulation
 from clustersim.engine.fleet import FleetSimulation, Routing
 from clustersim.errors import PolicyError
+from clustersim.jit import compile_s
 from clustersim.records import COMPLETE, INTERRUPTED, STATES, STOPPED, MemoryRecorder, Recorder, Run
 from clustersim.rundir import RunWriter
 from clustersim.scheduler import Scheduler
@@ -156,14 +157,16 @@ def _simulated(
     simulation: Simulation | FleetSimulation,
 ) -> tuple[Ending, PolicyError | KeyboardInterrupt | None]:
     """Run to completion. How the run ended, and the mistake of the policy or the interrupt that ended it."""
-    began = perf_counter()
+    began, compiled_before_s = perf_counter(), compile_s()
     status, failure = COMPLETE, None
     try:
         with interrupting(simulation.interrupt):
             simulation.run()
     except (PolicyError, KeyboardInterrupt) as error:
         status, failure = STOPPED if isinstance(error, PolicyError) else INTERRUPTED, error
-    return Ending(status, perf_counter() - began, simulation.policy_wall_s), failure
+    compiling_s = compile_s() - compiled_before_s
+    policy_wall_s = max(0.0, simulation.policy_wall_s - compiling_s)
+    return Ending(status, perf_counter() - began, policy_wall_s, compiling_s), failure
 
 
 def _bound(

@@ -10,6 +10,7 @@
 | `Ranking` | the pending jobs in the order of a key, kept sorted between calls (`State.pending_by`) |
 | `Event` | something that happened since the last call: a job came or ended, a node failed, a wake-up |
 | `Cluster` | the machines (from `clustersim.cluster`) |
+| `Kernels` | loops over plain vectors, compiled where that pays (from `clustersim.jit`) |
 | `LEAST_LEFT` | the share of its stated work that a job states to be left until it is done |
 | `PolicyError` | a broken rule, for example a GPU count that a job cannot run on |
 
@@ -33,6 +34,7 @@ Why
 
 from clustersim.cluster import Cluster
 from clustersim.errors import PolicyError
+from clustersim.jit import Kernels
 from clustersim.jobs import LEAST_LEFT
 
 from .job_curve import JobCurve
@@ -47,6 +49,7 @@ __all__ = [
     "Event",
     "JobCurve",
     "JobView",
+    "Kernels",
     "PolicyError",
     "Proposal",
     "Ranking",

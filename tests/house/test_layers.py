@@ -36,7 +36,7 @@ LAYERS = {
         {"fitting"},
     ),
     "clustersim": (
-        {"errors", "gctuning", "overheads", "failures", "cluster"},
+        {"errors", "gctuning", "jit", "overheads", "failures", "cluster"},
         {"placement", "records", "sites", "speed"},
         {"jobs", "bounds", "rundir", "analysis"},
         {"scheduler", "report"},

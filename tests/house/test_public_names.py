@@ -21,8 +21,8 @@ PUBLIC = {
         "run_grid", "what_if", "write_run",
     ],
     "clustersim.scheduler": [
-        "Cluster", "Event", "JobCurve", "JobView", "LEAST_LEFT", "PolicyError", "Proposal", "Ranking",
-        "Scheduler", "State",
+        "Cluster", "Event", "JobCurve", "JobView", "Kernels", "LEAST_LEFT", "PolicyError",
+        "Proposal", "Ranking", "Scheduler", "State",
     ],
     "clustersim.testing": [
         "BrokenCase", "CASES", "Case", "Decision", "Outcome", "check_case", "check_outcome",
