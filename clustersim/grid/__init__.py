@@ -23,7 +23,7 @@
 | `text_of` | a value of an axis as a grid file states it |
 | `is_grid` | whether a folder is that of a grid |
 | `write_run_pages` | the pages of single runs, to which the page of the grid links |
-| `write_tables` | write results and comparisons as CSV and Parquet |
+| `write_tables` | write results and comparisons as tables |
 
 Why
 - Every cell runs in a process of its own, forked from a clean one. A policy may hang, crash, use up the

@@ -1,4 +1,5 @@
-"""The tables of a grid: one row a cell, one row a comparison, as CSV and Parquet.
+"""The tables of a grid: one row a cell, one row a comparison, as CSV, and as Parquet where pyarrow is
+installed.
 
 Text that a spreadsheet would take for a formula is guarded as in `jobs.csv`: by one more apostrophe in front.
 Numbers are written with all their digits, undefined values as empty cells.
@@ -12,7 +13,7 @@ from typing import Any
 
 from clustersim.analysis import PairedDifference
 from clustersim.rundir import guarded_text
-from itertime.io import write_bytes, write_text
+from itertime.io import has_parquet, write_bytes, write_text
 
 from .comparisons import Comparison
 from .gridfile import NUMERIC_METRICS
@@ -37,11 +38,15 @@ def write_tables(results: Results) -> list[Comparison]:
         for result in results
     ]  # fmt: skip
     write_text(results.folder / RESULTS_CSV, _csv(header, rows))
-    write_bytes(results.folder / RESULTS_PARQUET, _parquet(results))
+    # A table that is not written now may be there from an earlier state of the grid.
+    if has_parquet():
+        write_bytes(results.folder / RESULTS_PARQUET, _parquet(results))
+    else:
+        (results.folder / RESULTS_PARQUET).unlink(missing_ok=True)
     if comparisons:
         write_text(results.folder / COMPARISON_CSV, _comparison_csv(results, comparisons))
     else:
-        (results.folder / COMPARISON_CSV).unlink(missing_ok=True)  # from an earlier state of the grid file
+        (results.folder / COMPARISON_CSV).unlink(missing_ok=True)
     return comparisons
 
 

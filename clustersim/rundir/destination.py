@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from itertime.errors import UserError
-from itertime.io import open_regular, shown
+from itertime.io import check_parquet, open_regular, shown
 
 from .format import (
     EVENTS_FILE,
@@ -114,7 +114,9 @@ def _unusable(folder: Path, error: OSError) -> UserError:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a run wrote the file, by its content."""
+    """Whether a run wrote the file, by its content. UserError if that takes pyarrow, which is missing."""
+    if path.name == JOBS_PARQUET:
+        check_parquet(path)
     try:
         if path.name == MANIFEST:
             return str(read_json(path).get("format", "")).startswith("clustersim-run-")

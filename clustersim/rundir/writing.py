@@ -30,7 +30,15 @@ from clustersim.records import (
     Snapshot,
 )
 from itertime.errors import UserError
-from itertime.io import Table, open_regular, replacing, sha256, temporary_beside, without_guard
+from itertime.io import (
+    Table,
+    check_parquet,
+    open_regular,
+    replacing,
+    sha256,
+    temporary_beside,
+    without_guard,
+)
 
 from .csv_in import parse_rows
 from .csv_out import EVENTS, JOBS, PLANS, USAGE, csv_text, header_of
@@ -86,6 +94,8 @@ class RunWriter(Recorder):
         about: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         self.folder, self._parquet = Path(folder), parquet
+        if parquet:
+            check_parquet(self.folder / JOBS_PARQUET)
         self._show_at = 0.0
         self._asked: list[tuple[str, int]] = []
         self._files = ExitStack()

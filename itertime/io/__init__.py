@@ -5,6 +5,7 @@
 | name | what |
 |---|---|
 | `open_table`, `Table` | a CSV or Parquet file, read row by row as untrusted text |
+| `has_parquet`, `check_parquet` | whether Parquet can be read and written; the error where it cannot |
 | `TextLayout` | separator, comments and header of a table |
 | `open_input` | a file or pipe, opened for reading it several times |
 | `open_regular`, `read_bytes` | a regular file, opened at once or not at all; its content |
@@ -74,6 +75,7 @@ from .mappings import (
     names_file,
     read_mapping,
 )
+from .parquet import check_parquet, has_parquet
 from .schema import Key, described, keys_of, optional
 from .spreadsheets import with_guard, without_guard
 from .tables import Table, TextLayout, check_repeated, open_input, open_table, separator_hint
@@ -98,12 +100,14 @@ __all__ = [
     "TextLayout",
     "Whole",
     "YamlError",
+    "check_parquet",
     "check_repeated",
     "construct",
     "damaged_gzip",
     "described",
     "digest",
     "file_state",
+    "has_parquet",
     "keys_of",
     "names_file",
     "not_utf8",

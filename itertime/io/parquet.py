@@ -1,5 +1,7 @@
 """Rows of Parquet files as text, with bounded memory: a few kilobytes can stand for terabytes of cells.
 
+Parquet takes pyarrow, which the default install leaves out for its size (extra: parquet).
+
 Text columns are read as dictionaries, so cells that share a text share memory. The number of rows in a batch
 follows from the uncompressed size that the file states for its row groups.
 """
@@ -7,6 +9,7 @@ follows from the uncompressed size that the file states for its row groups.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from os import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,13 +23,26 @@ _BATCH_ROWS, _BATCH_BYTES = 10_000, 64_000_000  # the most that memory holds at 
 _GROUP_BYTES = 500_000_000  # of a row group, whose different texts memory may hold several times
 
 
+def has_parquet() -> bool:
+    """Whether Parquet can be read and written here."""
+    return find_spec("pyarrow") is not None
+
+
+def check_parquet(path: Path | str) -> None:
+    """UserError, with the extra to install, if the Parquet at `path` can be neither read nor written here."""
+    if not has_parquet():
+        remedy = "install the extra: pip install 'clustersim[parquet]'"
+        raise UserError(f"{path}: Parquet needs pyarrow, which is not installed; {remedy}")
+
+
 def open_parquet(path: Path, raw: BinaryIO) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """The names of the columns, and the rows as (number from 1, cells); every cell is text, "" if missing.
 
     Raises TableError for a file that is no Parquet, for columns that are neither text nor numbers, for many
     rows in few bytes, and, while iterating, for a row of more than `LONGEST_ROW` characters. UserError if
-    there is too little memory.
+    there is too little memory, or no pyarrow.
     """
+    check_parquet(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from itertime.errors import TableError, UnknownName
-from itertime.io import check_repeated, shown
+from itertime.errors import TableError, UnknownName, UserError
+from itertime.io import check_repeated, has_parquet, shown
 from traces.job import Job
 
 from .schema import COLUMNS, contradictions
@@ -30,11 +30,14 @@ def jobs_of_frame(frame: Any) -> list[Job]:
     `frame`: of pandas, or of a library with the Arrow stream interface or the data frame interchange
     protocol (polars, pyarrow, ...). A missing value (None, NaN, NaT) is "not stated". Columns of names that
     start with x_ are not read, as in a file. TableError names the row, counted from 0, the column and the
-    value of a mistake.
+    value of a mistake. UserError for another library's frame without pyarrow, which reads it.
     """
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame) and hasattr(frame, ARROW):
+        if not has_parquet():
+            remedy = "give a frame of pandas, or install the extra: pip install 'clustersim[parquet]'"
+            raise UserError(f"data frame: {type(frame).__name__}: is read by pyarrow; {remedy}")
         import pyarrow
 
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.io import replacing, with_guard
+from itertime.io import check_parquet, replacing, with_guard
 from itertime.spec import Models
 from traces.job import Job
 
@@ -67,12 +67,14 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
     """Write jobs as CSV, gzip-compressed CSV or Parquet, by the ending of `path`: .csv, .csv.gz, .parquet.
 
     Columns that no job states are left out. Reading the file gives equal jobs. Raises UserError for another
-    ending or if `path` cannot be written.
+    ending, for Parquet without pyarrow, or if `path` cannot be written.
     """
     path, jobs = Path(path), list(jobs) if isinstance(jobs, Iterator) else jobs
     write = next((f for ending, f in _WRITERS.items() if path.name.endswith(ending)), None)
     if write is None:
         raise UserError(f"{path}: unknown kind of trace file; let the name end in {', '.join(_WRITERS)}")
+    if write is _write_parquet:
+        check_parquet(path)
     with replacing(path) as temporary:
         write(jobs, _columns_in_use(jobs), temporary)
 

@@ -96,7 +96,7 @@ def print_results(
     for sentence in [*planner_notes(results), *bound_notes(results), *cell_notes(results)]:
         say(sentence, width)
     if in_folder:
-        print(f"Results of {len(results)} cells: {results.folder / 'results.csv'} (and .parquet)")
+        print(f"Results of {len(results)} cells: {results.folder / 'results.csv'}")
     else:
         print(f"{len(results)} runs, not kept; --out DIR keeps them and writes a report.")
 
