@@ -22,7 +22,7 @@ def make_folder(folder: Path) -> None:
 def draw_if_possible(path: Path, draw: Callable[[Path], None]) -> None:
     """The picture that `draw` writes to a path, whole or not at all; without matplotlib a note on stderr."""
     if find_spec("matplotlib") is None:
-        print(f"{path} is not drawn: matplotlib is not installed (extra docs)", file=sys.stderr)
+        print(f"{path} is not drawn: matplotlib is not installed (extra plots)", file=sys.stderr)
         return
     with replacing(path) as temporary:
         draw(temporary)
