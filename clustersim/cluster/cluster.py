@@ -41,6 +41,8 @@ class FleetMember(NamedTuple):
 
 SHAPE = re.compile(r"n(-?[0-9]{1,30})g(-?[0-9]{1,30})|(-?[0-9]{1,30})x(-?[0-9]{1,30})")
 _MAX_NODES, _MAX_GPUS_PER_NODE = 1_000_000, 64
+NO_SYSTEM = "none"
+"""The system of nodes whose GPUs are of no known type."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Cluster:
         return cls(
             nodes=sum(group.nodes for group in groups),
             gpus_per_node=max((group.gpus_per_node for group in groups), default=0),
-            system=(groups[0].system or "none") if groups else "none",
+            system=(groups[0].system or NO_SYSTEM) if groups else NO_SYSTEM,
             groups=groups,
             network=network,
         )
@@ -127,6 +129,8 @@ class Cluster:
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
         """The nodes by GPU type (and cluster), in the order of the groups. A job runs within one pool."""
+        if not self.groups and self.system == NO_SYSTEM:
+            return pools_of([NodeGroup("nodes", self.nodes, self.gpus_per_node, NO_SYSTEM)])
         groups = self.groups or (NodeGroup.of_system("nodes", self.nodes, self.gpus_per_node, self.system),)
         return pools_of(groups)
 
@@ -138,7 +142,7 @@ class Cluster:
     def of_pool(self, pool: Pool) -> Cluster:
         """The nodes of a pool as a cluster of their own."""
         if len(pool.by_size) == 1:
-            return Cluster(pool.nodes, pool.gpus_per_node, pool.system or "none")
+            return Cluster(pool.nodes, pool.gpus_per_node, pool.system or NO_SYSTEM)
         return Cluster.of(
             replace(group, cluster=None) for group in self.groups if group.pool == pool.gpu_type
         )

@@ -39,8 +39,10 @@ State = Annotated[
 ]
 JobId = Annotated[str | None, typer.Option("--job", help="Id of a waiting job; without it, of a new one:")]
 Gpus = Annotated[int | None, typer.Option(help="GPUs of the new job.")]
+Nodes = Annotated[int | None, typer.Option(help="Its nodes, each with as many of the GPUs; else any.")]
 TimeLimit = Annotated[str | None, typer.Option(help="Its time limit: 30m, 4h, 2d or 1-12:00:00.")]
 Partition = Annotated[str | None, typer.Option(help="Its partition.")]
+Account = Annotated[str | None, typer.Option(help="Its account.")]
 User = Annotated[str | None, typer.Option(help="Its user.")]
 Tenant = Annotated[str | None, typer.Option(help="Its tenant.")]
 Qos = Annotated[str | None, typer.Option(help="Its QOS.")]
@@ -74,8 +76,10 @@ class _JobOptions:
 
     job: JobId = None
     gpus: Gpus = None
+    nodes: Nodes = None
     time_limit: TimeLimit = None
     partition: Partition = None
+    account: Account = None
     user: User = None
     tenant: Tenant = None
     qos: Qos = None
@@ -87,7 +91,7 @@ class _JobOptions:
         from clustersim.forecast import Request
 
         limit_s = _span("--time-limit", self.time_limit)
-        fields = ("partition", "user", "tenant", "qos", "gpu_type", "priority")
+        fields = ("nodes", "partition", "account", "user", "tenant", "qos", "gpu_type", "priority")
         return Request(self.job, self.gpus, limit_s, {name: getattr(self, name) for name in fields})
 
 

@@ -32,12 +32,13 @@ def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[RequestChange]:
     - whole nodes, where the job asks for a part of one beside whole ones;
     - half of the GPUs, a quarter, an eighth, as far as these are whole numbers;
     - half of the time limit and a quarter, of at least ten minutes;
-    - the other pools that are large enough, unless a pool belongs to a tenant; those with most GPUs first.
+    - the other pools that are large enough, unless a pool belongs to a tenant; those with most GPUs first;
+    - the other partitions of a site, in its order, that take the job and have as many GPUs.
     """
     size = scene.pools[pool].cluster.gpus_per_node
     counts = [job.gpus // size * size] if job.gpus > size > 1 and job.gpus % size else []
     counts += [job.gpus >> k for k in range(1, _HALVINGS + 1) if job.gpus % (1 << k) == 0]
-    changes = [RequestChange(_gpus(count), replace(job, gpus=count), pool) for count in dict.fromkeys(counts)]
+    changes = [RequestChange(_gpus(count), _with_gpus(job, count), pool) for count in dict.fromkeys(counts)]
     if (limit_s := scene.run_times.limit_s(job)) is not None:
         for part in _LIMITS:
             if limit_s / part >= _LEAST_LIMIT_S:
@@ -56,7 +57,19 @@ def changes_of(scene: Scene, job: LoggedJob, pool: str) -> list[RequestChange]:
             changes.append(
                 RequestChange(f"{scene.division.replace('_', ' ')} {other_pool.name}", moved, other_pool.name)
             )
+    if scene.running.site is not None:
+        changes += [
+            RequestChange(f"partition {name}", replace(job, partition=name, partitions=None), pool)
+            for name in scene.running.site.partitions_for(job)[:_MOST_POOLS]
+        ]
     return changes
+
+
+def _with_gpus(job: LoggedJob, gpus: int) -> LoggedJob:
+    """The job with other GPUs, on as many of each node as before if these are whole nodes."""
+    nodes, lone_gpus = divmod(gpus, job.gpus_per_node or gpus)
+    shape = (nodes, job.gpus_per_node) if job.gpus_per_node and not lone_gpus else (None, None)
+    return replace(job, gpus=gpus, nodes=shape[0], gpus_per_node=shape[1])
 
 
 def _moved(job: LoggedJob, division: str, name: str) -> LoggedJob:

@@ -16,14 +16,13 @@ from itertime.errors import UserError
 from itertime.io import shown
 from traces.logs.log import LoggedJob
 
-from .caveats import caveat_of
 from .changes import RequestChange, changes_of
 from .request import Request
 from .run_times import RunTimes
 from .scene import PoolScene, Scene, SitePolicy
 from .state import LiveState, end_of
 from .summary import assumptions_of, distribution, gain, job_document, policy_document, state_document
-from .waiting import wait_in, waits_for
+from .waiting import caveat_of, wait_in, waits_for
 
 __all__ = ["Forecast", "Options", "predict_start"]
 

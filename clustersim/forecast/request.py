@@ -25,8 +25,8 @@ _MOST_NAMED = 5
 class Request:
     """The id of a job that waits; or without one, what a new job would ask for.
 
-    `limit_s`: its time limit. `fields`: further fields of a new job by name: partition, user, tenant, qos,
-    gpu_type, priority.
+    `limit_s`: its time limit. `fields`: further fields of a new job by name: nodes, partition, user, account,
+    tenant, qos, gpu_type, priority.
     """
 
     job_id: str | None = None
@@ -46,6 +46,10 @@ class Request:
             raise UserError("--job: name a job that waits, or ask about a new one: --gpus 8 --time-limit 4h")
         if not 1 <= self.gpus <= MAX_GPUS:
             raise UserError(f"--gpus {self.gpus}: must be between 1 and {MAX_GPUS:,}")
+        if (nodes := fields.get("nodes")) is not None:
+            if nodes < 1 or self.gpus % nodes:
+                raise UserError(f"--nodes {nodes}: must be a number of nodes that divides --gpus {self.gpus}")
+            fields["gpus_per_node"] = self.gpus // nodes
         return LoggedJob(0, NEW, state.now_s, self.gpus, None, estimate_s=self.limit_s, **fields)
 
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import inf
+from math import ceil, inf
+from typing import Any
 
 import numpy as np
 
 from clustersim.backtest.logged import Floats, LoggedRun
 from clustersim.backtest.pools import SiteFacts, SitePool, pools_of
-from clustersim.cluster import Placement
+from clustersim.cluster import Cluster, Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
 from clustersim.runs import NO_BOUND, RunConfig, epoch_of, params_with_site, setup_of
-from clustersim.sites import HeldGpus, SlurmSite, closed_numbers, refuse_exceeded_limits, site_of
+from clustersim.sites import site_of
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
 from traces.logs.log import LoggedJob
 
 from .arrivals import LaterArrivals
-from .placing import places_of
+from .placing import RunningJobs
 from .resumed import Resumed
 from .run_times import RunTimes
+from .site import LiveSite
 from .state import LiveState
 
 __all__ = ["ORDERS", "PoolScene", "Scene", "SitePolicy"]
@@ -36,6 +38,7 @@ _OWN_ORDER = ("multifactor", "slurm")  # policies that compute Slurm's priority 
 _QUEUED_BY_PRIORITY = ("squeue", "scontrol", "slurm-json", "kueue")  # formats of live queues
 _LEAST_S = 1.0  # for which a running job has run, so that it starts before now
 _LEAST_LEFT_S = 1e-3  # for which a running job still runs
+_ON_ANY_NODES: Mapping[str, Any] = {"nodes": None, "gpus_per_node": None}  # fields of a job
 _MARGIN_S = 120.0  # for which running jobs count as running after now, where the capacity is inferred
 
 
@@ -57,7 +60,8 @@ class Scene:
     """A state with all that a simulation of it needs.
 
     `pools`: by name. `pool_of`: the pool of each job that runs or waits. `setups`: of each pool, without its
-    policy. `places`: the GPUs of each running job, by pool. `arrivals`: jobs that come later, by pool.
+    policy. `places`: the GPUs of each running job, by pool. `running`: these jobs, and
+    the site. `arrivals`: jobs that come later, by pool.
     `draws`: seconds that each job runs in all, one for each draw. `by_priority`: whether the queue is in the
     order of stated priorities. `division`: the field of jobs that tells pools apart. `zero_s`: the zero of
     the simulations, on the log's clock.
@@ -70,6 +74,7 @@ class Scene:
     config: RunConfig
     setups: Mapping[str, RunSetup]
     places: Mapping[str, Mapping[str, Placement]]
+    running: RunningJobs
     arrivals: Mapping[str, LaterArrivals]
     run_times: RunTimes
     draws: Mapping[str, Floats]
@@ -107,12 +112,13 @@ class Scene:
         config = RunConfig.make(
             list(policy.settings), policy=policy.name, params=epoch, overheads=None, bound=NO_BOUND, seed=seed
         )
-        if config.site is not None:
-            held = [HeldGpus(job.gpus, job.user, job.account, job.qos) for job in state.running]
-            refuse_exceeded_limits(site_of(config.site), held)
+        site = None if config.site is None else LiveSite.of(site_of(config.site), state)
+        running = RunningJobs.of(state.running, pools, pool_of, site)
+        if site is not None:
+            entries = site.calendar(config.calendar, running.draining, state.now_s - zero_s)
+            config = config.model_copy(update={"calendar": entries})
         setups = {pool.name: _setup(config, pool) for pool in pools}
-        closed = [] if config.site is None else closed_numbers(site_of(config.site))
-        places = {pool.name: _places(log, pool, setups[pool.name], history, state, closed) for pool in pools}
+        places = {pool.name: running.places(pool, history, setups[pool.name].placer) for pool in pools}
         by_priority = policy.order == "priority" or (
             policy.order == "auto"
             and policy.name not in _OWN_ORDER
@@ -131,8 +137,8 @@ class Scene:
             if later_arrivals:
                 arrivals[pool.name] = later_arrivals
         return cls(
-            state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, arrivals,
-            run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, assumptions,
+            state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, running,
+            arrivals, run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, assumptions,
         )  # fmt: skip
 
     @property
@@ -172,17 +178,18 @@ class Scene:
         """The jobs of a pool in which `job` waits, whether it is one of them or not. UserError if the site
         starts no job of its partitions.
         """
-        if self.config.site is not None:
-            _refuse_closed_partitions(site_of(self.config.site), job)
-        now_s = self.now_s
+        if self.running.site is not None:
+            self.running.site.check_job(job)
+        now_s, cluster = self.now_s, self.pools[pool].cluster
         jobs = []
-        for other_job in self.state.running:
-            if self.pool_of[other_job.job_id] == pool:
-                start_s = min((other_job.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)
-                jobs.append(replace(_job_of(other_job, 1.0, self.run_times), submit_s=start_s))
+        for other_job in self.running.jobs[pool]:
+            start_s = min((other_job.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)
+            running_job = _present_job(other_job, self.run_times)
+            jobs.append(replace(running_job, submit_s=start_s, **_ON_ANY_NODES))
         for other_job in self.queue(pool, job):
             submit_s = now_s if self.by_priority else other_job.submit_s - self.zero_s
-            jobs.append(replace(_job_of(other_job, 1.0, self.run_times), submit_s=submit_s))
+            waiting_job = _on(cluster, _present_job(other_job, self.run_times))
+            jobs.append(replace(waiting_job, submit_s=submit_s))
         jobs.sort(key=lambda job: job.submit_s)  # stable: the queue keeps its order
         return PoolScene(self, pool, job.job_id, jobs, self.places[pool])
 
@@ -225,20 +232,6 @@ class PoolScene:
         return policy
 
 
-def _refuse_closed_partitions(site: SlurmSite, job: LoggedJob) -> None:
-    """UserError if all partitions of a job are in a state in which Slurm starts none of their jobs."""
-    default = next(
-        (name for name, rule in site.partitions.items() if rule.Default), next(iter(site.partitions))
-    )
-    names = (job.partitions or job.partition or default).split("|")
-    states = [site.partitions[name].State for name in names if name in site.partitions]
-    if states and all(state in ("DOWN", "INACTIVE") for state in states):
-        raise UserError(
-            f"job {shown(job.job_id)}: partition {names[0]} is {states[0]}, so that none of its jobs starts; "
-            f"ask when it is up: --set site.partitions.{names[0]}.State=UP"
-        )
-
-
 def _elapsed_s(job: LoggedJob, now_s: float) -> float:
     started = job.logged_start_s is not None and job.logged_start_s <= now_s
     return now_s - job.logged_start_s if started and job.logged_start_s is not None else 0.0
@@ -260,16 +253,42 @@ def _job_of(job: LoggedJob, run_s: float, times: RunTimes) -> Job:
         account=job.account,
         partitions=job.partitions,
         nice=job.nice,
+        nodes=job.nodes,
+        gpus_per_node=job.gpus_per_node,
     )
+
+
+def _present_job(job: LoggedJob, times: RunTimes) -> Job:
+    """A job of the state, without its run time, with the limit of its array and its reservation."""
+    array_id = None if job.array_limit is None else job.array_id
+    return replace(
+        _job_of(job, 1.0, times),
+        reservation=job.reservation,
+        array_id=array_id,
+        array_limit=job.array_limit,
+    )
+
+
+def _on(cluster: Cluster, job: Job) -> Job:
+    """The job, without the number of its nodes if the cluster has no such nodes: its own may not be known."""
+    if job.nodes is None:
+        return job
+    gpus_of_node = job.gpus_per_node or ceil((job.gpus or 1) / job.nodes)
+    nodes = sum(size >= gpus_of_node for size in cluster.sizes)
+    return job if nodes >= job.nodes else replace(job, **_ON_ANY_NODES)
 
 
 def _as_log(
     history: Sequence[LoggedJob], present: Sequence[LoggedJob], state: LiveState, times: RunTimes
 ) -> LoggedRun:
-    """The jobs of the past and those present as a log; those that run hold their GPUs beyond now."""
+    """The jobs of the past and those present as a log; those that run hold their GPUs beyond now. Jobs that
+    have started show what nodes have.
+    """
     waiting = {job.job_id for job in state.waiting}
     jobs = [_job_of(job, job.duration_s or _MARGIN_S, times) for job in history]
-    jobs += [_job_of(job, _elapsed_s(job, state.now_s) + _MARGIN_S, times) for job in present]
+    for job in present:
+        present_job = _job_of(job, _elapsed_s(job, state.now_s) + _MARGIN_S, times)
+        jobs.append(replace(present_job, **_ON_ANY_NODES) if job.job_id in waiting else present_job)
     starts = [job.logged_start_s for job in history]
     starts += [None if job.job_id in waiting else job.logged_start_s for job in present]
     starts_s = np.array([np.nan if start_s is None else start_s for start_s in starts])
@@ -281,27 +300,12 @@ def _setup(config: RunConfig, pool: SitePool) -> RunSetup:
     return replace(setup_of(config, cluster=pool.cluster), quotas=quotas or config.quotas)
 
 
-def _places(
-    log: LoggedRun,
-    pool: SitePool,
-    setup: RunSetup,
-    history: Sequence[LoggedJob],
-    state: LiveState,
-    closed_nodes: Sequence[int],
-) -> dict[str, Placement]:
-    """The GPUs of the pool's running jobs; the log holds the history, then those that run, then others."""
-    rows = [*history, *state.running]
-    pool_rows = [rows[i] for i in pool.rows if i < len(rows)]
-    past = len([i for i in pool.rows if i < len(history)])
-    return places_of(pool_rows[past:], pool_rows[:past], setup.cluster, setup.placer, closed_nodes)
-
-
 def _arrivals(
     log: LoggedRun, pool: SitePool, present: int, now_s: float, begins: Floats, drawn: Mapping[str, Floats]
 ) -> LaterArrivals | None:
     """What comes later in a pool; the jobs of the log from place `present` on are there now."""
-    past = [log.jobs[i] for i in pool.rows if i < present]
-    pool_jobs = [log.jobs[i] for i in pool.rows if i >= present]
+    past = [_on(pool.cluster, log.jobs[i]) for i in pool.rows if i < present]
+    pool_jobs = [_on(pool.cluster, log.jobs[i]) for i in pool.rows if i >= present]
     return LaterArrivals.of(past, pool_jobs, now_s, begins, drawn)
 
 

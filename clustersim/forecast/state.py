@@ -160,8 +160,10 @@ def _moments(job: LoggedJob) -> Iterable[float]:
 
 
 def is_limited(job: LoggedJob) -> bool:
-    """Whether a job waits for a limit of an account, a QOS or an array, by its stated reason."""
-    return (job.reason or "").startswith(_LIMITED)
+    """Whether a job waits for a limit of an account, a QOS or an array, by its stated reason. The limit of an
+    array that the state names is simulated, and is none of these.
+    """
+    return job.array_limit is None and (job.reason or "").startswith(_LIMITED)
 
 
 def end_of(job: LoggedJob) -> float | None:

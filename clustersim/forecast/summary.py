@@ -128,9 +128,21 @@ def assumptions_of(
         yield "no further job is submitted"
     yield "no node fails or comes back; a job that starts holds its GPUs at once"
     if any(pool.cluster.gpus_per_node > 1 for pool in scene.pools.values()):
-        rule = scene.config.placement
-        yield f"running jobs lie on nodes as the rule {rule} leaves them if past starts and ends are repeated"
+        yield from _places(scene)
     if state.held:
         yield f"{len(state.held):,} jobs are held back and stay so"
     if state.limited and scene.config.site is None:
         yield f"{state.limited:,} jobs wait for a limit of an account, QOS or array, which is not simulated"
+
+
+def _places(scene: Scene) -> Iterator[str]:
+    """Where running jobs lie, and which nodes take no further ones, a sentence each."""
+    listed, jobs = len(scene.running.listed), len(scene.state.running)
+    if listed:
+        yield f"{listed:,} of {jobs:,} running jobs lie on the nodes that the state lists"
+    if listed < jobs or not jobs:
+        rule = scene.config.placement
+        which = "the other" if listed else "running"
+        yield f"{which} jobs lie on nodes as the rule {rule} leaves them if past starts and ends are repeated"
+    if scene.running.draining:
+        yield f"{len(scene.running.draining):,} nodes drain: their jobs run on, and no job starts there"

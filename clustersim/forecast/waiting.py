@@ -1,22 +1,37 @@
-"""What a job waits for: the jobs that hold GPUs, the jobs ahead of it, and its wait in the median draw."""
+"""What a job waits for: the jobs that hold GPUs, the jobs ahead of it, and its wait in the median draw. Why a
+forecast may be too early: a limit that the simulation does not know, or a start now that the scheduler of the
+site has not made.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from clustersim.analysis import Wait, explain
-from clustersim.records import MemoryRecorder, Run
+from clustersim.records import MemoryRecorder, Run, Snapshot
+from itertime.io import shown
 from traces.logs.log import LoggedJob
 
 from .scene import PoolScene
+from .state import is_limited
 from .summary import quantile
 
-__all__ = ["wait_in", "waits_for"]
+__all__ = ["caveat_of", "wait_in", "waits_for"]
 
 _MOST = 20  # jobs that are listed
+_AT_ONCE_S = 1.0
+_ALLOCATIONS = ("start", "restart", "resize", "migrate")  # events that give a job GPUs
+_RELEASES = ("preempt", "interrupt", "requeue", "fail", "finish")
+
+_WHY = {
+    "Resources": "cores, memory or whole nodes may be short, which the state does not show",
+    "Priority": "nodes may be kept for jobs ahead of it",
+    "JobArrayTaskLimit": "as many tasks of its array run as its limit allows",
+}
+"""What Slurm's reasons of waiting jobs mean beyond GPUs (slurm.schedmd.com/job_reason_codes.html)."""
 
 
 def waits_for(part: PoolScene, job: LoggedJob, earlier: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -63,7 +78,7 @@ def waits_for(part: PoolScene, job: LoggedJob, earlier: Sequence[Sequence[str]])
     ]
     return {
         "needed": job.gpus,
-        "free": cluster.gpus - sum(other_job.gpus for other_job in holding),
+        "free": scene.running.free(scene.pools[part.pool], part.places),
         "gpus": cluster.gpus,
         "place_in_queue": place + 1,
         "queued": len(queue),
@@ -82,7 +97,7 @@ def wait_in(part: PoolScene, draw: int, own_s: float) -> Wait | None:
     recorder = MemoryRecorder(scene.pools[part.pool].cluster)
     part.simulate(draw, own_s, recorder)
     run = recorder.finish(scene.config.policy, "", {}, {"end_s": recorder.end_s}, [])
-    story = explain(_from_now(run, scene.now_s), part.target)
+    story = explain(_with_closed_gpus(_from_now(run, scene.now_s), scene.running.draining), part.target)
     wait = next((spell for spell in story.spells if isinstance(spell, Wait)), None)
     if wait is None:
         return None
@@ -98,3 +113,43 @@ def _from_now(run: Run, now_s: float) -> Run:
         events=[event._replace(time_s=max(event.time_s, now_s)) for event in run.events],
         snapshots=[row._replace(time_s=max(row.time_s, now_s)) for row in run.snapshots],
     )
+
+
+def _with_closed_gpus(run: Run, draining: Sequence[int]) -> Run:
+    """The run with the free GPUs of nodes that drain among those out of service, as no job may have them."""
+    if not draining:
+        return run
+    nodes = frozenset(draining)
+    free = sum(run.cluster.sizes[node] for node in nodes)
+    held_by_job = dict[str, int]()
+    events, snapshots = deque(run.events), list[Snapshot]()
+    for row in run.snapshots:
+        while events and events[0].time_s <= row.time_s:
+            event = events.popleft()
+            if event.event in _ALLOCATIONS:
+                held_by_job[event.job_id] = sum(count for node, count in event.placement if node in nodes)
+            elif event.event in _RELEASES:
+                held_by_job.pop(event.job_id, None)
+        snapshots.append(row._replace(down=row.down + free - sum(held_by_job.values())))
+    return replace(run, snapshots=snapshots)
+
+
+def caveat_of(job: LoggedJob, p10_s: float | None, waits: dict[str, Any], knows_limits: bool) -> str:
+    """A sentence on a job that waits; empty if there is nothing to say. `p10_s`: an early start, in seconds
+    from now. `knows_limits`: whether the simulation knows the limits of the site.
+    """
+    reason = (job.reason or "").partition(",")[0]
+    if job.line == 0:  # the job is not in the state
+        return ""
+    if is_limited(job) and not knows_limits:
+        return (
+            f"{shown(reason)} is a limit that this simulation does not know, so that the times are those "
+            "without it; --site states the limits of a site"
+        )
+    if p10_s is None or p10_s > _AT_ONCE_S:
+        return ""
+    room = f"{waits['free']} GPUs are free and nothing here keeps it waiting"
+    if not reason or reason == "None":
+        return f"it would start now, as {room}; the scheduler may not have looked at it yet"
+    meaning = _WHY.get(reason, "what that means here, the state does not say")
+    return f"it would start now, as {room}; but the scheduler says {shown(reason)}: {meaning}"

@@ -138,7 +138,7 @@ class StatedJob:
             reservation=plain_text(self.reservation),
             reason=reason,
             priority=count_of(self.priority) or 0,
-            nodes=count_of(self.nodes.partition("-")[0]),
+            nodes=None if self._may_spread(state) else count_of(self.nodes.partition("-")[0]),
             node_names=_hosts(self.node_names),
             array_id=array_of(self.job_id),
             array_limit=count_of(self.array_limit) or options.array_limit or throttle_of(self.job_id),
@@ -152,6 +152,13 @@ class StatedJob:
             return
         for task in tasks_of(self.job_id):
             yield row._replace(job_id=task, raw_id=None, array_id=array_of(task))
+
+    def _may_spread(self, state: str) -> bool:
+        """Whether the nodes of a waiting job are the least that it may get: it asks for GPUs in all, or for
+        each task.
+        """
+        units = {unit for unit, amount in self.gres.items() if plain_text(amount) is not None}
+        return state in WAITING and "node" not in units and not units.isdisjoint(("job", "task"))
 
     def _request(self, tres: Tres, state: str) -> Request:
         """The GPUs of the whole job. Raises UnknownGpusError for one that may hold GPUs."""
