@@ -10,6 +10,7 @@ Each runs as `python -m experiments.evidence.PROGRAM`.
 | `balance_table` | what these lengths cost, by how they are dealt to ranks |
 | `choose_plans` | what choosing the plan predicted best costs |
 | `fit_frameworks` | the constants of frameworks, each source left out in turn |
+| `left_out` | errors and coverage of every source, with that source left out |
 | `build_convergence` | steps to convergence and start-up, of BERT's result logs |
 
 `source_of`, in `sources`, names the organisation behind a row: its runs are left out together.

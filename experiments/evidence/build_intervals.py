@@ -45,6 +45,7 @@ from itertime.io import write_text
 from itertime.spec import Site
 
 from .fit_frameworks import FREE, fitted_frameworks
+from .sources import source_of
 
 __all__ = ["Evidence", "Sample", "main", "measured_ranges", "samples_of"]
 
@@ -88,7 +89,11 @@ def samples_of(path: Path, fits: Path = FITS) -> list[Sample]:
     without their source, as far as the file `fits` has them. Raises TableError for a malformed file.
     """
     runs = RunSet.of(read_table(path))
-    logs = np.log(runs.measured_s / _predicted_s(runs, _constants_without(path.stem, fits))).tolist()
+    sources = [source_of(cells, path.stem) for cells in runs.cells]
+    predicted = np.zeros(len(runs))
+    for source in set(sources):
+        seconds = _predicted_s(runs, _constants_without(source, fits))
+        predicted = np.where([name == source for name in sources], seconds, predicted)
     return [
         Sample(
             source=cells["site"] or path.stem,
@@ -98,17 +103,19 @@ def samples_of(path: Path, fits: Path = FITS) -> list[Sample]:
             plans=plan_class(run.model, run.plan, run.system),
             log=log,
         )
-        for cells, run, log in zip(runs.cells, runs.runs, logs, strict=True)
+        for cells, run, log in zip(
+            runs.cells, runs.runs, np.log(runs.measured_s / predicted).tolist(), strict=True
+        )
     ]
 
 
-def _constants_without(file: str, fits: Path) -> list[float] | None:
-    """The values of `FREE` fitted without the source of a file; None if it was no part of the fit."""
+def _constants_without(source: str, fits: Path) -> list[float] | None:
+    """The values of `FREE` fitted without a source; None if it was no part of the fit."""
     if not fits.is_file():
         return None
-    entries = json.loads(fits.read_text(encoding="utf-8"))["leave_one_out"].values()
-    found = next((entry["constants"] for entry in entries if file in entry["files"]), None)
-    return None if found is None else [found[constant.name] for constant in FREE]
+    entry = json.loads(fits.read_text(encoding="utf-8"))["leave_one_out"].get(source)
+    constants = entry["constants"] if entry else None
+    return None if constants is None else [constants[constant.name] for constant in FREE]
 
 
 def _predicted_s(runs: RunSet, constants: Sequence[float] | None) -> Array:

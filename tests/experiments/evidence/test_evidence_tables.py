@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.evidence import balance_table, build_convergence, fit_frameworks
+from experiments.evidence import balance_table, build_convergence, fit_frameworks, left_out
 from experiments.evidence import choose_plans as plans
 from experiments.evidence.balance_table import imbalances
 from experiments.evidence.build_convergence import COLUMNS, start_up_table, steps_table
@@ -257,6 +257,17 @@ def test_a_source_left_out_does_not_enter_its_constants(shared_dir: Path) -> Non
     before, after = (leave_one_out(one, shipped()) for one in (runs, spoilt))
     assert after["dgxc"]["constants"] == before["dgxc"]["constants"]
     assert after["llm-foundry"]["constants"] != before["llm-foundry"]["constants"]
+
+
+def test_sources_left_out_count_alike(shared_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean is that of the lines of sources, of which one has four times the rows of the other."""
+    files = [f"{shared_dir}/data/iterations/{name}.csv" for name in ("published", "a100_bigscience")]
+    assert left_out.main(files) == 0
+    _, *sources, mean = (line.split(" | ") for line in capsys.readouterr().out.splitlines())
+    assert [cells[:2] for cells in sources] == [["a100_bigscience", "37"], ["published", "10"]]
+    columns = zip(*(map(float, cells[2:]) for cells in sources), strict=True)
+    means = [sum(column) / 2 for column in columns]
+    assert [float(cell) for cell in mean[2:]] == pytest.approx(means, abs=0.11)
 
 
 def test_runs_of_other_frameworks_alone_are_refused(shared_dir: Path) -> None:
