@@ -33,6 +33,7 @@
 | `NodeSet` | the bits of an integer: bit i stands for node i |
 | `node_set`, `node_range` | the set of some nodes; of consecutive nodes |
 | `nodes_of`, `first_node` | the nodes of a set, ascending; the lowest one, -1 for an empty set |
+| `lowest_nodes` | the first so many nodes of a set, ascending |
 
 Why
 - The engine counts free GPUs per node and does not name them: no rule depends on which GPU of a node a job
@@ -50,7 +51,7 @@ from .capacity import Capacity, CapacityIfStopped, FreeNodes, FreeNodesByLeaf
 from .cluster import Cluster, FleetMember, Placement
 from .clusterfile import cluster_of, load_cluster
 from .host import HostDemand, HostResources
-from .node_set import NodeSet, first_node, node_range, node_set, nodes_of
+from .node_set import NodeSet, first_node, lowest_nodes, node_range, node_set, nodes_of
 from .shape import NodeShape
 from .sharing import MILLION, Joins, SharedGpus, SharedPlacement, gpus_held, in_use, millionths_of, moved
 from .topology import Pool, Stretch
@@ -81,6 +82,7 @@ __all__ = [
     "gpus_held",
     "in_use",
     "load_cluster",
+    "lowest_nodes",
     "millionths_of",
     "moved",
     "node_range",

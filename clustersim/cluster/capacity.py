@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+_FEW_NODES = 2  # so many are moved one by one
+
+
 class FreeNodes(Protocol):
     """The free GPUs of some nodes: enough to tell whether a job fits."""
 
@@ -91,6 +94,7 @@ class Capacity:
         "_free",
         "_leaf_of",
         "_sizes",
+        "_uniform",
         "_with",
         "by_size",
         "free",
@@ -106,6 +110,7 @@ class Capacity:
         self.by_size = cluster.by_size
         self.free = cluster.gpus
         self._free = bytearray(self._sizes)
+        self._uniform = cluster.node_sizes == 1
         self._closed = 0
         self.shared: SharedGpus | None = None
         self.host: HostUse | None = None
@@ -122,7 +127,7 @@ class Capacity:
         twin = object.__new__(Capacity)
         twin._cluster, twin._sizes, twin._leaf_of = self._cluster, self._sizes, self._leaf_of
         twin.nodes, twin.gpus_per_node, twin.free = self.nodes, self.gpus_per_node, self.free
-        twin.by_size = self.by_size
+        twin.by_size, twin._uniform = self.by_size, self._uniform
         twin._free, twin._with, twin._closed = self._free[:], self._with[:], self._closed
         twin._empty_by_leaf = self._empty_by_leaf[:]
         twin.shared = self.shared and self.shared.copy()
@@ -187,6 +192,8 @@ class Capacity:
             return
         if placement.__class__ is SharedPlacement:
             self._take_share(placement)
+            return
+        if len(placement) > _FEW_NODES and self._move_whole(placement, -1):
             return
         free, nodes, closed = self._free, self.nodes, self._closed
         for node, count in placement:
@@ -284,8 +291,36 @@ class Capacity:
         if self._leaf_of and free == self._sizes[node]:
             self._empty_by_leaf[self._leaf_of[node]] += sign
 
+    def _move_whole(self, placement: Placement, sign: int) -> bool:
+        """As `_move`, all nodes at once. False, and no change, unless the placement has whole nodes alone, in
+        service, each once, whose GPUs are all taken or all free as `sign` needs.
+        """
+        size, nodes = self.gpus_per_node, 0
+        if not self._uniform or not 0 <= placement[0][0] <= placement[-1][0] < self.nodes:
+            return False
+        for node, count in placement:
+            if count != size:
+                return False
+            nodes |= 1 << node
+        free_before = 0 if sign > 0 else size
+        nodes_with, count = self._with, len(placement)
+        if nodes & nodes_with[free_before] != nodes or nodes.bit_count() != count:
+            return False
+        nodes_with[0] ^= nodes
+        nodes_with[size] ^= nodes
+        free, free_after = self._free, size - free_before
+        for node, _ in placement:
+            free[node] = free_after
+        if self._leaf_of:
+            for node, _ in placement:
+                self._empty_by_leaf[self._leaf_of[node]] += sign
+        self.free += sign * size * count
+        return True
+
     def _move(self, placement: Placement, sign: int) -> None:
         """`sign`: 1 if the GPUs become free, -1 if they are taken."""
+        if sign > 0 and len(placement) > _FEW_NODES and self._move_whole(placement, sign):
+            return
         free, nodes_with, sizes = self._free, self._with, self._sizes
         closed, leaf_of, moved = self._closed, self._leaf_of, 0
         for node, count in placement:

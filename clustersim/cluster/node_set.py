@@ -10,11 +10,16 @@ difference, and an empty set is 0. The functions below do the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
-__all__ = ["NodeSet", "first_node", "node_range", "node_set", "nodes_of"]
+__all__ = ["NodeSet", "first_node", "lowest_nodes", "node_range", "node_set", "nodes_of"]
 
 NodeSet = int
 """The nodes whose bits are set. A negative one, as `~nodes`, stands for all but a few nodes."""
+
+
+_WORD_BITS = 256
+_WORD = (1 << _WORD_BITS) - 1
 
 
 def node_set(nodes: Iterable[int]) -> NodeSet:
@@ -40,10 +45,38 @@ def nodes_of(nodes: NodeSet) -> Iterator[int]:
     >>> list(nodes_of(0b1001))
     [0, 3]
     """
+    first = 0
+    while nodes > _WORD:  # operations on a part of it are faster than those on all bits
+        zeros = (nodes & -nodes).bit_length() - 1
+        first += zeros
+        nodes >>= zeros
+        word = nodes & _WORD
+        while word:
+            lowest = word & -word
+            yield first + lowest.bit_length() - 1
+            word ^= lowest
+        first += _WORD_BITS
+        nodes >>= _WORD_BITS
     while nodes:
         lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
+        yield first + lowest.bit_length() - 1
         nodes ^= lowest
+
+
+def lowest_nodes(nodes: NodeSet, count: int) -> list[int]:
+    """The first `count` nodes of a set that has so many, in ascending order.
+
+    >>> lowest_nodes(0b1101, 2)
+    [0, 2]
+    """
+    if nodes > _WORD:
+        return list(islice(nodes_of(nodes), count))
+    node_list = []
+    for _ in range(count):
+        lowest = nodes & -nodes
+        node_list.append(lowest.bit_length() - 1)
+        nodes ^= lowest
+    return node_list
 
 
 def first_node(nodes: NodeSet) -> int:

@@ -11,6 +11,7 @@ from clustersim.cluster import (
     NodesOfSize,
     Placement,
     first_node,
+    lowest_nodes,
     node_set,
     nodes_of,
 )
@@ -65,14 +66,24 @@ def pack(capacity: FreeNodes, gpus: int, prefer: Iterable[int] = (), unit: int =
     empty = capacity.nodes_with(size)
     if whole_nodes > empty.bit_count():
         return None
-    nodes = chain(nodes_of(empty & preferred), nodes_of(empty & ~preferred)) if preferred else nodes_of(empty)
-    spots = list(zip(islice(nodes, whole_nodes), repeat(size)))
-    if remainder:
-        last_node = fullest(capacity, remainder, preferred, candidates=~node_set(node for node, _ in spots))
-        if last_node is None:
-            return None
-        spots.append((last_node, remainder))
-    return tuple(sorted(spots)) if preferred or remainder else tuple(spots)
+    nodes = _whole_nodes(empty, whole_nodes, preferred)
+    if not remainder:
+        return tuple(zip(nodes, repeat(size)))
+    last_node = fullest(capacity, remainder, preferred, candidates=~node_set(nodes))
+    if last_node is None:
+        return None
+    return tuple(sorted((*zip(nodes, repeat(size)), (last_node, remainder))))
+
+
+def _whole_nodes(empty: NodeSet, count: int, preferred: NodeSet) -> list[int]:
+    """`count` of these empty nodes, ascending: preferred ones first, then those with the lowest numbers."""
+    own_nodes = empty & preferred
+    if not own_nodes:
+        return lowest_nodes(empty, count)
+    own_count = own_nodes.bit_count()
+    if own_count >= count:
+        return lowest_nodes(own_nodes, count)
+    return sorted(lowest_nodes(own_nodes, own_count) + lowest_nodes(empty & ~preferred, count - own_count))
 
 
 def _over_sizes(capacity: FreeNodes, gpus: int, preferred: NodeSet) -> Placement | None:

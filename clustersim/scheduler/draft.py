@@ -206,8 +206,10 @@ class Draft:
         current_type = self.gpu_type(job) if self._facts.cluster.mixed else gpu_type
         new_type = gpu_type or current_type
         count = self._count(job, active, "resize", gpus, new_type)
-        if count == self.gpus(job) and new_type == current_type:
-            return old_placement
+        if new_type == current_type:
+            is_real = old_placement is active.placement
+            if count == (active.gpus if is_real else sum([spot[1] for spot in old_placement])):
+                return old_placement
         self._own_capacity().release(old_placement, active.demand)
         new_placement = self._place(job, active, count, new_type, neighbours=old_placement)
         if new_placement is None:
@@ -235,7 +237,10 @@ class Draft:
             raise PolicyError(f"{call}(job {job.id}): it is no longer in the system")
         if gpus is None and gpu_type is None:
             return count
-        if gpus is None:
+        if gpu_type is None and not active.offers:
+            if count in active.curve.unit_s:
+                return count
+        elif gpus is None:
             count = next((offer.requested for offer in active.offers_of(gpu_type)), count)
         if not job.can_run_on(count, gpu_type):
             where = f", gpu_type={gpu_type}" if gpu_type else ""
