@@ -172,6 +172,7 @@ class Enactment:
         """Let a running job continue at another speed, on the same GPUs."""
         now = self._clock.now
         self._facts.stamp += 1
+        self._world.note_change(active)
         self.expect_completion(active, active.change_speed(unit_s, now), now)
         self._recorder.event(now, RATE, active.job.job_id, unit_s=unit_s)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 import traceback
 from collections.abc import Callable
+from itertools import chain
 from time import perf_counter
 
 from clustersim.errors import PolicyError
@@ -64,11 +65,23 @@ class PolicyCalls:
                     hand_back(answer, [job for job in stopped_jobs if job not in withdrawals])
                 if withdrawals and (fault := _fault_of_withdrawals(answer)):
                     raise self.error(fault)
+                if self._facts.changes is not None:
+                    self._note_changes(answer)
                 return answer
             fault = "a proposal of an earlier decision; begin each with state.proposal()"
         else:
             fault = f"{reprlib.repr(answer)}, not a proposal made by state.proposal()"
         raise self.error(f"schedule returned {fault} ({place_of(schedule)})")
+
+    def _note_changes(self, answer: Proposal) -> None:
+        """Note which jobs the policy will find changed at its next decision."""
+        assert self._facts.changes is not None
+        events = self.state.events
+        self._facts.changes.end_decision(
+            answer.decision,
+            {event.job: None for event in events if event.job is not None},
+            chain(answer.changes, answer.batches, answer.withdrawals),
+        )
 
     def why_declined(self, job: JobView) -> str:
         """Why the policy declines a job that was just submitted; empty if it accepts the job."""

@@ -97,6 +97,11 @@ class World:
         self.events.append(event)
         self.facts.stamp += 1
 
+    def note_change(self, active: ActiveJob) -> None:
+        """A running job goes on otherwise than before, which no event tells."""
+        if self.facts.changes is not None:
+            self.facts.changes.add(self.views[active])
+
     def drained(self) -> bool:
         """Whether no job is in the system or still to arrive: calling the policy has no further effect."""
         facts = self.facts

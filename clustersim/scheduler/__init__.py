@@ -6,6 +6,7 @@
 | `State` | the cluster and its jobs as a policy sees them: `now`, `pending`, `running`, `look_ahead` |
 | `JobView` | what a policy knows of a job: request, useful GPU counts, rate, work left, costs, deadline |
 | `JobCurve` | speeds and costs of a job at each useful GPU count, as tuples (`JobView.curve`) |
+| `JobTable` | the running jobs as numpy vectors (`State.table`) |
 | `Proposal` | a draft of which job runs where from now on: `start`, `stop`, `resize`, `run`, `run_by` |
 | `Ranking` | the pending jobs in the order of a key, kept sorted between calls (`State.pending_by`) |
 | `Event` | something that happened since the last call: a job came or ended, a node failed, a wake-up |
@@ -30,6 +31,8 @@ Why
 - Preemptive disciplines share `run_by(key)`, which keeps running jobs in place and takes GPUs from the end
   of the order first. Elastic ones share `run({job: gpus})`, which finds places for counts. `pending_by(key)`
   keeps waiting jobs sorted and apart by size, so a decision looks only at jobs that it can place.
+- A policy that keeps its own account of jobs asks those of `changed_jobs` alone: between two changes progress
+  is a straight line. A policy that does not ask pays nothing.
 """
 
 from clustersim.cluster import Cluster
@@ -37,6 +40,7 @@ from clustersim.errors import PolicyError
 from clustersim.jit import Kernels
 from clustersim.jobs import LEAST_LEFT
 
+from .changes import JobTable
 from .job_curve import JobCurve
 from .job_view import JobView
 from .proposal import Proposal
@@ -48,6 +52,7 @@ __all__ = [
     "Cluster",
     "Event",
     "JobCurve",
+    "JobTable",
     "JobView",
     "Kernels",
     "PolicyError",

@@ -17,6 +17,7 @@ from clustersim.speed import Interference, Offer
 from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import Plan
 
+from .changes.job_changes import JobChanges
 from .internal import AnyView, active_of
 from .job_curve import JobCurves
 from .node_states import NO_CLOSED_NODES, ClosedNodes, NodeStates
@@ -69,6 +70,7 @@ class ClusterState(Generic[AnyView]):
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
     | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
+    | `changes` | the jobs that changed since the last decision; None until the policy asks for them |
     | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
     """
 
@@ -78,6 +80,7 @@ class ClusterState(Generic[AnyView]):
         "_lasting",
         "_open_to_any",
         "capacity",
+        "changes",
         "cluster",
         "curves",
         "decision",
@@ -119,6 +122,7 @@ class ClusterState(Generic[AnyView]):
         self.waiting: WaitingJobs[AnyView] = WaitingJobs()
         self.restart_s = RestartTimes(cluster, overheads)
         self.curves = JobCurves(cluster, overheads)
+        self.changes: JobChanges[AnyView] | None = None
         self.orders: dict[Key[AnyView], NonIncreasingKeys[AnyView]] = {}
         self._any_node = self._open_to_any = Room(placer)
         self._lasting: tuple[frozenset[int], Capacity] | None = None  # removed nodes; the others, all free

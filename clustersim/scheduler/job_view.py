@@ -305,6 +305,11 @@ class JobView:
     # What the job holds now.
 
     @property
+    def in_system(self) -> bool:
+        """Whether the job runs or waits: not before it is admitted, while it is held, and after it left."""
+        return self in self._facts.running or self in self._facts.waiting.jobs
+
+    @property
     def running(self) -> bool:
         return self._job.placement is not None
 
@@ -318,6 +323,14 @@ class JobView:
         """The type of the GPUs that the job holds now; None while it waits."""
         placement = self._job.placement
         return None if placement is None else self._facts.cluster.type_of(placement[0][0])
+
+    @property
+    def speed(self) -> float:
+        """Units of work per second on the GPUs that the job holds, once its overhead is paid; 0 while it
+        waits. As measured: `rate` predicts it, and its placement, its nodes, traffic of other jobs and jobs
+        on the same GPUs slow it down. While the job saves it makes no progress.
+        """
+        return 0.0 if self._job.placement is None else 1.0 / self._job.unit_s
 
     @property
     def leaves_at_s(self) -> float:

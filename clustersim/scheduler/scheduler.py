@@ -8,11 +8,13 @@ preemptions, resizes and migrations, and charges their overheads.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain
 from math import inf, isnan
 from typing import Any, NamedTuple
 
 from clustersim.errors import PolicyError
 
+from .changes import JobChanges, JobTable
 from .cluster_state import ClusterState
 from .draft import Draft
 from .internal import active_of
@@ -118,6 +120,7 @@ class State:
         self.events: list[Event] = []
         self._used: dict[str, int] = {}  # GPUs by tenant, counted once per decision
         self._counted = -1
+        self._table: JobTable[JobView] | None = None
 
     @property
     def now(self) -> float:
@@ -147,6 +150,40 @@ class State:
     def running(self) -> Collection[JobView]:
         """The jobs that hold GPUs, in order of their start."""
         return self._facts.running.keys()
+
+    @property
+    def changed_jobs(self) -> Collection[JobView]:
+        """The jobs that changed since the policy's last decision: those that came, left (`in_system` is
+        false), started, stopped, got other GPUs, went on at another speed, in another phase or with another
+        batch, had loaded their checkpoint or share its storage with other loads than before. Each is listed
+        once. In the first decision that asks these are all jobs in the system.
+
+        Of all other jobs what was known goes on in a straight line: a waiting job stays as it is; a running
+        one pays the rest of its overhead, then does `speed` units of work a second. Two things bend that
+        line without an event: saves that repeat while the job runs, and the end of stated work that the job
+        outlives (`outlived`).
+
+        A policy that asks in every decision misses none. One that asks at its rounds has `table`.
+        """
+        changes = self._facts.changes
+        if changes is None:
+            changes = self._facts.changes = JobChanges()
+        jobs_of_events = {event.job: None for event in self.events if event.job is not None}
+        return changes.jobs(jobs_of_events, chain(self.running, self.pending))
+
+    @property
+    def table(self) -> JobTable[JobView]:
+        """The running jobs as vectors: work left, GPUs held, speed, restart cost and more, each a numpy array
+        with a number for every job. Only jobs that changed since it was last read are asked.
+        """
+        table, facts = self._table, self._facts
+        if table is None:
+            table = self._table = JobTable(facts)
+        changed_jobs = self.changed_jobs
+        assert facts.changes is not None
+        if facts.changes.read_in != facts.decision:
+            table.update(facts.changes.take_unread(facts.decision, changed_jobs))
+        return table
 
     @property
     def free(self) -> int:
@@ -280,6 +317,17 @@ class _StateAhead(State):
     def __init__(self, ahead: Ahead):
         super().__init__(ahead.facts)
         self._ahead = ahead
+
+    @property
+    def changed_jobs(self) -> Collection[JobView]:
+        """All jobs that take part."""
+        return list(self._ahead.real)
+
+    @property
+    def table(self) -> JobTable[JobView]:
+        table = JobTable(self._facts)
+        table.update(self.running)
+        return table
 
     @property
     def free(self) -> int:

@@ -20,6 +20,7 @@ SCHEDULER = {
     "State": "the cluster and its jobs, as a policy sees them",
     "JobView": "what a policy knows of a job",
     "JobCurve": "speeds and costs of a job at each useful GPU count",
+    "JobTable": "the running jobs as vectors, one number a job",
     "Proposal": "which job runs where from now on",
     "Ranking": "the waiting jobs, sorted by a key",
     "Event": "what happened since the last call",

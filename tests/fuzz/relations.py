@@ -28,7 +28,7 @@ from clustersim.records import EventRecord, MemoryRecorder
 from clustersim.runs import RunConfig, Trace, find_policy, setup_of
 from traces.job import Job
 
-from .stamps import watch_stamps
+from .stamps import watch_state
 
 __all__ = ["RELATIONS", "Scheduled", "first_difference", "shuffled"]
 
@@ -61,11 +61,11 @@ def scheduled(jobs: Sequence[Job], policy: str, settings: dict[str, Any], change
 
 def shuffled(jobs: Sequence[Job], policy: str, settings: dict[str, Any]) -> Scheduled:
     """The run of the jobs in another order of rows, in which keys of policies are looked up after every
-    decision, too, and the stamp of the state is held to move with it.
+    decision, too, and the state is held to tell of all that changes (`watch_state`).
     """
 
     def watched(setup: RunSetup) -> RunSetup:
-        watch_stamps(setup.scheduler)
+        watch_state(setup.scheduler)
         return replace(setup, check_all_keys=True)
 
     rows = Random(1).sample(jobs, len(jobs))

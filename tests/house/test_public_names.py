@@ -21,7 +21,7 @@ PUBLIC = {
         "run_grid", "what_if", "write_run",
     ],
     "clustersim.scheduler": [
-        "Cluster", "Event", "JobCurve", "JobView", "Kernels", "LEAST_LEFT", "PolicyError",
+        "Cluster", "Event", "JobCurve", "JobTable", "JobView", "Kernels", "LEAST_LEFT", "PolicyError",
         "Proposal", "Ranking", "Scheduler", "State",
     ],
     "clustersim.testing": [

@@ -65,6 +65,7 @@ class CheckpointLoading:
         loaded_s = now - self._began_s[job]
         self._end(job)
         self._enactment.expect_completion(job, job.become_ready(now), now)
+        self._world.note_change(job)
         self._world.recorder.event(now, LOADED, job.job.job_id, overhead_s=loaded_s)
 
     def _end(self, job: ActiveJob) -> None:
@@ -75,6 +76,8 @@ class CheckpointLoading:
     def _expect_end(self) -> None:
         self._generation += 1
         self._world.facts.stamp += 1  # what the other loads still pay has changed
+        for job in self._began_s:
+            self._world.note_change(job)
         next_end = self._storage.next_end()
         if next_end is not None:
             clock = self._world.clock
