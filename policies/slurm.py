@@ -81,6 +81,7 @@ class Slurm(Scheduler):
         self._pools: dict[str, int] = {}  # the nodes of each GPU type
         self._proposal: Proposal | None = None
         self._noted: dict[JobView, str] = {}
+        self._submitted: list[JobRecord] = []  # since the last decision
 
     @classmethod
     def timer_phases(cls, count: int) -> list[dict[str, float]]:
@@ -102,11 +103,22 @@ class Slurm(Scheduler):
             return f"the site has no partition {unknown[0]}"
         record = self._record(job, self._rules, {"": -1})
         limits, rules = Limits(self._rules), self._rules
+        jobs = self._jobs() if limits.of_submissions else ()
         reasons = [
-            rules.barred(name, record.account, record.qos, record.nodes) or limits.never(record, name)
+            rules.barred(name, record.account, record.qos, record.nodes)
+            or limits.never(record, name)
+            or limits.refused(record, name, jobs)
             for name in record.partitions
         ]
-        return reasons[0] if all(reasons) else ""
+        if all(reasons):
+            return reasons[0]
+        self._submitted.append(record)
+        return ""
+
+    def _jobs(self) -> list[JobRecord]:
+        """The jobs that wait or run, and those that were submitted since the last decision."""
+        controller = self._controller
+        return [*self._submitted, *(() if controller is None else (*controller.waiting, *controller.running))]
 
     def admit(self, job: JobView, state: State) -> bool:
         controller = self._controller_for(state)
@@ -128,6 +140,8 @@ class Slurm(Scheduler):
             if record.over_limit and self._noted.get(job) != record.reason:
                 self._noted[job] = record.reason
                 proposal.note(job, f"limited by the site: {record.reason}")
+            if record.over_limit and controller.never_starts(record):
+                proposal.cancel(job, f"{record.reason} is used up, and nothing gives it back")
         return proposal
 
     # The controller and the engine.
@@ -158,6 +172,7 @@ class Slurm(Scheduler):
     def _hear(self, state: State, controller: Controller) -> None:
         """Tell the controller what happened."""
         now = state.now
+        self._submitted.clear()
         for event in state.events:
             job = event.job
             if event.kind == "submitted" and job is not None:

@@ -123,11 +123,18 @@ def run_config(
             return result
 
 
+UNDATED_PERIODS = ("NONE", "NOW")
+"""Values of PriorityUsageResetPeriod that name no dates."""
+
+
 def _dated(config: RunConfig, policy: str | type[Scheduler] | None, trace: Trace) -> RunConfig:
-    """The settings with the date of the trace's zero, where a site has reservations and its policy asks for
-    it: their times are dates.
+    """The settings with the date of the trace's zero, where a site has reservations or forgets usage at the
+    end of a period, and its policy asks for it.
     """
-    if config.site is None or not config.site.get("reservations"):
+    if config.site is None:
+        return config
+    period = config.site.get("settings", {}).get("PriorityUsageResetPeriod", UNDATED_PERIODS[0])
+    if not config.site.get("reservations") and period in UNDATED_PERIODS:
         return config
     epoch = epoch_of(policy or config.policy, source_of(trace).get("since_1970_s"))
     return config.model_copy(update={"params": {**epoch, **config.params}})

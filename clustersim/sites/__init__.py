@@ -13,6 +13,7 @@
 | `gpu_type_of` | the name of a node's GPUs in the cluster |
 | `summary_of` | what a site is, in sentences |
 | `refuse_exceeded_limits`, `HeldGpus` | an error if running jobs exceed limits; the GPUs of one |
+| `accounts_above` | an account and those above it |
 | `LIMITS` | the limits of associations and QOS, and what each counts |
 | `FOLLOWED_OPTIONS` | the names in SchedulerParameters that the policy `slurm` follows, with their defaults |
 | `exports` | a sub-package: sites from what Slurm's commands print |
@@ -30,7 +31,16 @@ from .held import HeldGpus, refuse_exceeded_limits
 from .hostlists import hostlist_of, hosts_of
 from .limits import LIMITS
 from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
-from .slurm import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
+from .slurm import (
+    Association,
+    Partition,
+    Qos,
+    Settings,
+    SiteNode,
+    SiteReservation,
+    SlurmSite,
+    accounts_above,
+)
 from .summary import summary_of
 from .vocabulary import FOLLOWED_OPTIONS
 
@@ -45,6 +55,7 @@ __all__ = [
     "SiteNode",
     "SiteReservation",
     "SlurmSite",
+    "accounts_above",
     "changed_document",
     "closed_numbers",
     "cluster_of_site",

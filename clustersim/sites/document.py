@@ -15,7 +15,16 @@ from itertime.errors import UnknownName, UserError
 from itertime.io import construct, quoted, read_mapping, write_text
 
 from .hostlists import hostlist_of, hosts_of
-from .slurm import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
+from .slurm import (
+    Association,
+    Partition,
+    Qos,
+    Settings,
+    SiteNode,
+    SiteReservation,
+    SlurmSite,
+    accounts_above,
+)
 
 __all__ = ["checked_site", "document_of", "load_site", "site_of", "write_site"]
 
@@ -147,13 +156,9 @@ def _check_associations(site: SlurmSite, where: str) -> None:
         if entry.partition:
             _refuse_unknown("partition", [entry.partition], site.partitions, place)
     for account in parent_of:
-        path = {account}
-        above = parent_of[account]
-        while above:
-            if above in path:
-                raise UserError(f"{where}: account {quoted(account)} is below itself; correct its parents")
-            path.add(above)
-            above = parent_of[above]
+        *_, top = accounts_above(account, parent_of)
+        if parent_of[top]:
+            raise UserError(f"{where}: account {quoted(account)} is below itself; correct its parents")
 
 
 def _refuse_unknown(kind: str, names: Iterable[str], vocabulary: Iterable[str], where: str) -> None:

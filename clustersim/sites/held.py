@@ -8,7 +8,7 @@ from typing import NamedTuple
 from itertime.errors import UserError
 
 from .limits import Limits, written_limits
-from .slurm import SlurmSite
+from .slurm import SlurmSite, accounts_above
 
 __all__ = ["HeldGpus", "refuse_exceeded_limits"]
 
@@ -91,7 +91,7 @@ def _by_owner(
 
 def _of_associations(site: SlurmSite, running_jobs: Sequence[HeldGpus]) -> Iterator[_Use]:
     parent_of = {entry.account: entry.parent for entry in site.associations if not entry.user}
-    accounts_above = {account: frozenset(_path(account, parent_of)) for account in parent_of}
+    above = {account: frozenset(accounts_above(account, parent_of)) for account in parent_of}
     for entry in site.associations:
         if entry.partition or not entry.limits:
             continue
@@ -101,13 +101,6 @@ def _of_associations(site: SlurmSite, running_jobs: Sequence[HeldGpus]) -> Itera
             yield _Use(place, entry.limits, "MaxJobs", jobs)
         else:
             place = f"associations.{entry.account}"
-            jobs = [job for job in running_jobs if entry.account in accounts_above.get(job.account or "", ())]
+            jobs = [job for job in running_jobs if entry.account in above.get(job.account or "", ())]
         for limit in ("GrpTRES", "GrpJobs"):
             yield _Use(place, entry.limits, limit, jobs)
-
-
-def _path(account: str, parent_of: dict[str, str]) -> Iterator[str]:
-    """An account and those above it."""
-    while account:
-        yield account
-        account = parent_of.get(account, "")

@@ -63,14 +63,21 @@ LIMITS: Mapping[str, Unit] = {
 
 FOLLOWED_LIMITS = (
     "GrpTRES",
+    "GrpTRESMins",
     "GrpTRESRunMins",
     "GrpJobs",
+    "GrpSubmit",
+    "GrpWall",
     "MaxTRES",
+    "MaxTRESMins",
     "MaxTRESPerUser",
     "MaxTRESPerAccount",
     "MaxJobs",
     "MaxJobsPerUser",
     "MaxJobsPerAccount",
+    "MaxSubmit",
+    "MaxSubmitPerUser",
+    "MaxSubmitPerAccount",
     "MaxWall",
 )
 """The limits that the policy `slurm` follows."""

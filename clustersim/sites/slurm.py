@@ -9,22 +9,43 @@ The fields are the keys of site.yaml as well. A file may state them as Slurm pri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from math import inf
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName
-from itertime.io import CONFIG, Name, NonNegative, Whole, shown
+from itertime.io import CONFIG, Name, NonNegative, Whole
 
 from .hostlists import hostlist_of, hosts_of
 from .limits import Limits, Tres, limits_of, written_limits
 from .units import seconds_of, time_text, weights_of
-from .vocabulary import FOLLOWED_OPTIONS, NODE_STATES, PARTITION_STATES, PLUGINS, PREEMPT_MODES
+from .vocabulary import (
+    ENFORCED_WORDS,
+    NODE_STATES,
+    PARTITION_STATES,
+    PLUGINS,
+    PREEMPT_MODES,
+    PREEMPT_OPTIONS,
+    RESET_PERIODS,
+    SELECTION_WORDS,
+    enforced,
+    option_fault,
+)
 
-__all__ = ["Association", "Partition", "Qos", "Settings", "SiteNode", "SiteReservation", "SlurmSite"]
+__all__ = [
+    "Association",
+    "Partition",
+    "Qos",
+    "Settings",
+    "SiteNode",
+    "SiteReservation",
+    "SlurmSite",
+    "accounts_above",
+]
 
 Options = Mapping[str, int | float | bool | str]
 
@@ -74,12 +95,38 @@ def _plugin(name: str) -> AfterValidator:
     return _known("plugin", PLUGINS[name])
 
 
+def _words(kind: str, words: Sequence[str], fold: Callable[[str], str]) -> AfterValidator:
+    """The check that all names of a setting are words of Slurm; their case is `fold`ed."""
+
+    def folded_names(names: tuple[str, ...]) -> tuple[str, ...]:
+        folded = tuple(map(fold, names))
+        for word in folded:
+            if word not in words:
+                raise ValueError(str(UnknownName(kind, word, words)))
+        return folded
+
+    return AfterValidator(folded_names)
+
+
 def _options(options: Options) -> Options:
     for name, value in options.items():
-        default = FOLLOWED_OPTIONS.get(name)
-        if default is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ValueError(f"{name}={shown(value)} must be a whole number, as in {name}={default}")
+        if fault := option_fault(name, value):
+            raise ValueError(fault)
     return options
+
+
+def _preempt_options(options: Options) -> Options:
+    for name in options:
+        if name not in PREEMPT_OPTIONS:
+            raise ValueError(str(UnknownName("name in PreemptParameters", name, PREEMPT_OPTIONS)))
+    return options
+
+
+def _positive_weights(weights: Tres) -> Tres:
+    for name, weight in weights.items():
+        if not 0 <= weight < inf:
+            raise ValueError(f"{name}={weight:g}: must be a number from 0")
+    return weights
 
 
 def _sharing(value: Any) -> Any:
@@ -100,15 +147,23 @@ SecondsOrNone = Annotated[NonNegative | None, *_AS_TIME]
 Hosts = Annotated[tuple[Name, ...], BeforeValidator(_hosts), PlainSerializer(hostlist_of)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_names), PlainSerializer(_written_names)]
 NamesOrNone = Annotated[tuple[Name, ...] | None, BeforeValidator(_names), PlainSerializer(_written_names)]
-Weights = Annotated[Tres, BeforeValidator(_weights)]
+Weights = Annotated[Tres, BeforeValidator(_weights), AfterValidator(_positive_weights)]
 LimitsByName = Annotated[Limits, BeforeValidator(limits_of), PlainSerializer(written_limits)]
 ShareOrParent = Annotated[
     Annotated[int, Field(ge=0)] | None, BeforeValidator(_share), PlainSerializer(_written_share)
 ]
 Mode = Annotated[str, BeforeValidator(_mode), _known("mode", PREEMPT_MODES, str.upper)]
 """What YAML reads as false is OFF."""
-Weight = Annotated[int, Field(ge=0)]
+Weight = Annotated[int, Field(ge=0, lt=2**32)]
 CheckedOptions = Annotated[Options, AfterValidator(_options)]
+PreemptOptions = Annotated[Options, AfterValidator(_preempt_options)]
+Selection = Annotated[Names, _words("value of SelectTypeParameters", SELECTION_WORDS, str.upper)]
+Enforced = Annotated[
+    Names,
+    _words("value of AccountingStorageEnforce", ENFORCED_WORDS, str.lower),
+    AfterValidator(enforced),
+]
+"""The words that are stated, with those that they imply."""
 Sharing = Annotated[str, BeforeValidator(_sharing)]
 
 
@@ -210,13 +265,13 @@ class Settings:
     SchedulerType: Annotated[str, _plugin("SchedulerType")] = "sched/backfill"
     SchedulerParameters: CheckedOptions = field(default_factory=dict)
     SelectType: Annotated[str, _plugin("SelectType")] = "select/cons_tres"
-    SelectTypeParameters: Names = ("CR_CORE_MEMORY",)
+    SelectTypeParameters: Selection = ("CR_CORE_MEMORY",)
     PriorityType: Annotated[str, _plugin("PriorityType")] = "priority/basic"
     PriorityFlags: Names = ()
     PriorityMaxAge: Seconds = 7 * 86400.0
     PriorityDecayHalfLife: Seconds = 7 * 86400.0
     PriorityCalcPeriod: Seconds = 300.0
-    PriorityUsageResetPeriod: str = "NONE"
+    PriorityUsageResetPeriod: Annotated[str, _known("period", RESET_PERIODS, str.upper)] = "NONE"
     PriorityFavorSmall: bool = False
     PriorityWeightAge: Weight = 0
     PriorityWeightAssoc: Weight = 0
@@ -228,9 +283,9 @@ class Settings:
     FairShareDampeningFactor: Annotated[int, Field(ge=1)] = 1
     PreemptType: Annotated[str, _plugin("PreemptType")] = "preempt/none"
     PreemptMode: Mode = "OFF"
-    PreemptParameters: CheckedOptions = field(default_factory=dict)
+    PreemptParameters: PreemptOptions = field(default_factory=dict)
     PreemptExemptTime: Seconds = 0.0
-    AccountingStorageEnforce: Names = ()
+    AccountingStorageEnforce: Enforced = ()
     OverTimeLimit: Seconds = 0.0
     KillWait: Seconds = 30.0
     requeue_delay: Seconds = 121.0
@@ -253,3 +308,17 @@ class SlurmSite:
     reservations: tuple[SiteReservation, ...] = ()
     settings: Settings = field(default_factory=Settings)
     unmodelled: tuple[Name, ...] = ()
+
+
+def accounts_above(account: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """An account and those above it, the lowest first; in a circle of parents each one once. `parents`: the
+    parent of each account, empty for the top one.
+
+    >>> list(accounts_above("lab", {"lab": "hall", "hall": "root", "root": ""}))
+    ['lab', 'hall', 'root']
+    """
+    path = dict[str, None]()
+    while account and account not in path:
+        path[account] = None
+        yield account
+        account = parents.get(account, "")

@@ -72,8 +72,8 @@ class Controller:
         phases: Phases,
     ):
         self.rules, self.free, self.host, self.phases = rules, free, host, phases
-        self.priorities = Priorities(rules, totals)
         self.limits = Limits(rules)
+        self.priorities = Priorities(rules, totals, self.limits)
         self.reservations = Reservations(rules)
         self.preemption = Preemption(rules)
         self.waiting: dict[JobRecord, None] = {}
@@ -226,6 +226,12 @@ class Controller:
         if reason:
             job.reason = reason
         return reason
+
+    def never_starts(self, job: JobRecord) -> bool:
+        """Whether a job waits for a budget that is used up and that nothing gives back."""
+        if self.running or not self.limits.counts_use or self.limits.forgets_use:
+            return False
+        return job.reason.endswith(("Minutes", "WallLimit"))
 
     def usable_nodes(self, partition: str) -> int:
         return self.rules.nodes_of[partition] & ~self.down_nodes

@@ -19,29 +19,52 @@ ROOT = "root"
 
 
 class _Branch:
-    """An account, or a user in an account (`is_user`). `usage`: billing-seconds, decayed; of an account those
-    of everything below it, too.
+    """An account, or a user in an account (`is_user`). `share`: None stands for `parent`. `usage`:
+    billing-seconds, decayed; of an account those of everything below it, too.
     """
 
     __slots__ = ("above", "below", "is_user", "name", "share", "usage")
 
-    def __init__(self, name: str, share: int, above: _Branch | None, is_user: bool = False):
+    def __init__(self, name: str, share: int | None, above: _Branch | None, is_user: bool = False):
         self.name, self.share, self.above, self.is_user = name, share, above, is_user
         self.usage = 0.0
         self.below: list[_Branch] = []
         if above is not None:
             above.below.append(self)
 
+    @property
+    def fair_share_account(self) -> _Branch | None:
+        """The account above whose shares it divides with others: the nearest that has shares of its own."""
+        account = self.above
+        while account is not None and account.share is None:
+            account = account.above
+        return account
+
+    def competitors(self) -> list[_Branch]:
+        """What divides the shares of an account: the branches below it, and below those with the share
+        `parent`.
+        """
+        if all(branch.is_user or branch.share is not None for branch in self.below):
+            return self.below
+        branches = []
+        for branch in self.below:
+            is_skipped = branch.share is None and not branch.is_user
+            branches += branch.competitors() if is_skipped else [branch]
+        return branches
+
     def level(self) -> float:
         """Level Fair Share: the part of its siblings' shares over its part of their usage. Infinite for a
-        branch without usage, 0 for one without shares.
+        branch without usage, 0 for one without shares. A user whose share is `parent` has its account's.
         """
-        siblings = [self] if self.above is None else self.above.below
+        account = self.fair_share_account
+        if self.share is None and account is not None:
+            return account.level()
+        siblings = [self] if account is None else account.competitors()
         if not self.share:
             return 0.0
         if self.usage <= 0.0:
             return inf
-        shares = sum(sibling.share for sibling in siblings)
+        shares = sum(sibling.share or 0 for sibling in siblings)
         usage = sum(sibling.usage for sibling in siblings)
         return (self.share / shares) / (self.usage / usage)
 
@@ -50,7 +73,8 @@ class ShareTree:
     """The tree of accounts and users with their shares and usage.
 
     A user or an account that the site does not list becomes an association with one share when it is first
-    asked for; its account lies below the root. An association whose share is `parent` counts as one share.
+    asked for; its account lies below the root. What is below an account whose share is `parent` competes with
+    the siblings of that account, and users whose share is `parent` have the standing of their account.
     """
 
     def __init__(self, associations: Iterable[Association] = ()):
@@ -61,7 +85,7 @@ class ShareTree:
         self._add_accounts([entry for entry in entries if not entry.user])
         for entry in entries:
             if entry.user:
-                self._add_user(entry.account, entry.user, _share_of(entry))
+                self._add_user(entry.account, entry.user, entry.Share)
         if (ROOT, ROOT) not in self._users:
             self._add_user(ROOT, ROOT, 1)
 
@@ -73,10 +97,10 @@ class ShareTree:
             ] or waiting_entries[:1]
             for entry in placeable:
                 above = self._accounts.get(entry.parent or ROOT, self._root)
-                self._accounts[entry.account] = _Branch(entry.account, _share_of(entry), above)
+                self._accounts[entry.account] = _Branch(entry.account, entry.Share, above)
                 waiting_entries.remove(entry)
 
-    def _add_user(self, account: str, user: str, share: int) -> _Branch:
+    def _add_user(self, account: str, user: str, share: int | None) -> _Branch:
         above = self._accounts.get(account)
         if above is None:
             above = self._accounts[account] = _Branch(account, 1, self._root)
@@ -124,12 +148,12 @@ class ShareTree:
                         remaining -= 1
                         tied = True
                 if accounts:
-                    below = [branch for account in accounts for branch in account.below]
+                    below = [branch for account in accounts for branch in account.competitors()]
                     rank = walk(below, {branch: branch.level() for branch in below}, rank, tied)
                 tied = False
             return rank
 
-        top = self._root.below
+        top = self._root.competitors()
         walk(top, {branch: branch.level() for branch in top}, users, False)
         return {key: ranked.get(branch, 0.0) for key, branch in self._users.items()}
 
@@ -142,19 +166,18 @@ class ShareTree:
         total = self._root.usage or 1.0
         factors = {}
         for key, branch in self._users.items():
-            path = [branch]
-            while path[-1].above is not None:
-                path.append(path[-1].above)
+            step: _Branch | None = branch
+            path = list[tuple[_Branch, _Branch]]()
+            while step is not None and (account := step.fair_share_account) is not None:
+                if step.share is not None:
+                    path.append((step, account))
+                step = account
             share, effective = 1.0, 0.0
-            for step in reversed(path[:-1]):
-                assert step.above is not None
-                part = step.share / max(1, sum(sibling.share for sibling in step.above.below))
+            for step, account in reversed(path):
+                shares = sum(sibling.share or 0 for sibling in account.competitors())
+                part = (step.share or 0) / max(1, shares)
                 share *= part
                 usage = step.usage / total
-                effective = usage if step.above is self._root else usage + (effective - usage) * part
+                effective = usage if account is self._root else usage + (effective - usage) * part
             factors[key] = 2.0 ** (-effective / share / dampening) if share else 0.0
         return factors
-
-
-def _share_of(entry: Association) -> int:
-    return 1 if entry.Share is None else entry.Share

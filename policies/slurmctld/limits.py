@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
-from clustersim.sites import Qos
+from clustersim.sites import Qos, accounts_above
 
-from .priority import resources_of
-from .records import JobRecord
+from .records import JobRecord, resources_of
 from .rules import Rules
 
 __all__ = ["Limits"]
@@ -23,7 +22,11 @@ __all__ = ["Limits"]
 ENFORCED = {"limits", "safe"}
 """The words of `AccountingStorageEnforce` by which limits count."""
 
-Path = tuple[str, ...]
+WALL = "wall"
+"""Beside trackable resources: the run time of jobs, which GrpWall limits."""
+
+_OF_USE = ("GrpTRESMins", "GrpWall")
+_OF_SUBMISSIONS = ("GrpSubmit", "MaxSubmit", "MaxSubmitPerUser", "MaxSubmitPerAccount")
 
 _NAMES = {
     "cpu": "Cpu",
@@ -34,7 +37,11 @@ _NAMES = {
 
 
 class Limits:
-    """Running jobs counted by association and QOS, and the limits that they are held against."""
+    """Running jobs counted by association and QOS, and the limits that they are held against.
+
+    `of_submissions`: whether the site limits the jobs that wait and run. `counts_use`: whether it limits what
+    they use; `forgets_use`: whether use decays, or is reset.
+    """
 
     def __init__(self, rules: Rules):
         self._rules = rules
@@ -45,9 +52,17 @@ class Limits:
         self._of_user = {
             (entry.account, entry.user): entry.limits for entry in rules.associations if entry.user
         }
-        self._any = self._enforced and (
-            any(entry.limits for entry in rules.associations) or any(qos.limits for qos in rules.qos.values())
-        )
+        stated_limits = {
+            *(limit for entry in rules.associations for limit in entry.limits),
+            *(limit for qos in rules.qos.values() for limit in qos.limits),
+        }
+        self._any = self._enforced and bool(stated_limits)
+        self.of_submissions = self._enforced and not stated_limits.isdisjoint(_OF_SUBMISSIONS)
+        self.counts_use = self._any and not stated_limits.isdisjoint(_OF_USE)
+        self._is_safe = "safe" in words
+        periods_end = rules.settings.PriorityUsageResetPeriod not in ("NONE", "NOW")
+        self.forgets_use = rules.settings.PriorityDecayHalfLife > 0 or periods_end
+        self._used: dict[tuple[str, ...], Counter[str]] = {}
         self._jobs = Counter[tuple[str, ...]]()
         self._held: dict[tuple[str, ...], Counter[str]] = {}
         self._running: dict[JobRecord, list[tuple[str, ...]]] = {}
@@ -73,31 +88,84 @@ class Limits:
             for name, amount in resources.items():
                 self._held[group][name] -= amount  # type: ignore[assignment]
 
+    def use(self, job: JobRecord, seconds: float) -> None:
+        """Count what a job has used of its resources, in seconds."""
+        resources = resources_of(job)
+        for group in self._running.get(job, ()):
+            used = self._used.setdefault(group, Counter())
+            used[WALL] += seconds  # type: ignore[assignment]
+            for name, amount in resources.items():
+                used[name] += amount * seconds  # type: ignore[assignment]
+
+    def decay(self, factor: float) -> None:
+        """Multiply all use by a factor, but for QOS with the flag NoDecay."""
+        for group, used in self._used.items():
+            flags = self._rules.qos_of(group[1]).Flags if group[0] == "qos" else ()
+            if not any(flag.lower() == "nodecay" for flag in flags):
+                for name in used:
+                    used[name] *= factor  # type: ignore[assignment]
+
+    def refused(self, job: JobRecord, partition: str, jobs: Iterable[JobRecord]) -> str:
+        """The limit of submissions that a job exceeds beside the `jobs` that wait and run; empty if there is
+        none.
+        """
+        if not self.of_submissions:
+            return ""
+        counts = Counter(
+            group
+            for present_job in jobs
+            for group in self._groups(present_job, present_job.partition or present_job.partitions[0])
+        )
+        return next(self._submissions(job, partition, counts), "")
+
+    def _submissions(
+        self, job: JobRecord, partition: str, counts: Mapping[tuple[str, ...], int]
+    ) -> Iterator[str]:
+        by_qos = set()
+        for limit, (kind, *key), reason in (
+            ("GrpSubmit", ("qos",), "QOSGrpSubmitJobsLimit"),
+            ("MaxSubmitPerUser", ("qos-user", job.user), "QOSMaxSubmitJobPerUserLimit"),
+            ("MaxSubmitPerAccount", ("qos-account", job.account), "MaxSubmitJobsPerAccount"),
+        ):
+            of_qos = self._of_qos(job, partition, limit)
+            if of_qos is not None:
+                by_qos.add(limit)
+                if counts[(kind, of_qos[0], *key)] + 1 > _number(of_qos[1]):
+                    yield reason
+        if "MaxSubmitPerUser" not in by_qos:
+            allowed = _number(self._inherited(job, "MaxSubmit"))
+            if counts["user", job.account, job.user] + 1 > allowed:
+                yield "AssocMaxSubmitJobLimit"
+        if "GrpSubmit" not in by_qos:
+            for group, limits in self._associations(job):
+                if counts[group] + 1 > _number(limits.get("GrpSubmit")):
+                    yield "AssocGrpSubmitJobsLimit"
+
     def reason(self, job: JobRecord, partition: str, now: float) -> str:
         """The limit that a job would exceed if it started now; empty if there is none."""
         if not self._any:
             return ""
-        checks = (self._job_counts, self._resources)
-        return next((reason for check in checks for reason in check(job, partition, now)), "")
+        checks = (
+            self._job_counts(job, partition),
+            self._resources(job, partition, now),
+            self._used_up(job, partition, now),
+        )
+        return next((reason for reasons in checks for reason in reasons), "")
 
     def never(self, job: JobRecord, partition: str) -> str:
         """The limit that a job exceeds alone, so that it never starts; empty if there is none."""
         if not self._any:
             return ""
-        counted = self._jobs, self._held
-        self._jobs, self._held = Counter(), {}
+        counted = self._jobs, self._held, self._used
+        self._jobs, self._held, self._used = Counter(), {}, {}
         try:
             return self.reason(job, partition, 0.0)
         finally:
-            self._jobs, self._held = counted
+            self._jobs, self._held, self._used = counted
 
-    def _accounts(self, job: JobRecord) -> list[str]:
+    def _accounts(self, job: JobRecord) -> Iterator[str]:
         """The account of a job and those above it, the lowest first."""
-        accounts, name = [], job.account
-        while name and name not in accounts:
-            accounts.append(name)
-            name = self._above.get(name, "")
-        return accounts
+        return accounts_above(job.account, self._above)
 
     def _groups(self, job: JobRecord, partition: str) -> Iterator[tuple[str, ...]]:
         """The groups of jobs among which a job counts."""
@@ -135,7 +203,7 @@ class Limits:
                 return self._of_account[account][limit]
         return None
 
-    def _job_counts(self, job: JobRecord, partition: str, now: float) -> Iterator[str]:
+    def _job_counts(self, job: JobRecord, partition: str) -> Iterator[str]:
         """Limits on numbers of jobs and on time."""
         counted_by = {
             "GrpJobs": ("qos",),
@@ -197,6 +265,13 @@ class Limits:
         for tres, allowed in _amounts(self._inherited(job, "MaxTRES")):
             if ("MaxTRES", tres) not in limited_by_qos and requested.get(tres, 0.0) > allowed:
                 yield _resource_reason("AssocMax{}PerJob", tres)
+        of_qos = self._of_qos(job, partition, "MaxTRESMins")
+        limit_of_job = self._inherited(job, "MaxTRESMins") if of_qos is None else of_qos[1]
+        for tres, allowed in _amounts(limit_of_job):
+            if requested.get(tres, 0.0) * job.limit_s > allowed:
+                yield _resource_reason(
+                    "AssocMax{}MinutesPerJob" if of_qos is None else "QOSMax{}MinutesPerJob", tres
+                )
         for group, limits in self._associations(job):
             held = self._held.get(group, nothing)
             for tres, allowed in _amounts(limits.get("GrpTRES")):
@@ -211,13 +286,43 @@ class Limits:
     ) -> Iterator[str]:
         """GrpTRESRunMins: what running jobs may still use by their time limits."""
         for tres, allowed in _amounts(limits.get("GrpTRESRunMins")):
-            running_s = sum(
-                resources_of(running_job).get(tres, 0.0) * max(0.0, running_job.limit_end_s - now)
-                for running_job, groups in self._running.items()
-                if group in groups
-            )
-            if running_s + resources_of(job).get(tres, 0.0) * job.limit_s > allowed:
+            if self._to_come(tres, group, now) + resources_of(job).get(tres, 0.0) * job.limit_s > allowed:
                 yield _resource_reason("AssocGrp{}RunMinutes", tres)
+
+    def _used_up(self, job: JobRecord, partition: str, now: float) -> Iterator[str]:
+        """GrpTRESMins and GrpWall: what was used, and with `safe` also what this job and those that run may
+        use by their time limits.
+        """
+        if not self.counts_use:
+            return
+        requested = resources_of(job)
+        owners: list[tuple[tuple[str, ...], Mapping[str, object], str]] = [
+            (("qos", name), qos.limits, "QOSGrp") for name, qos in self._qos(job, partition)
+        ]
+        owners += [(group, limits, "AssocGrp") for group, limits in self._associations(job)]
+        limited = set[str]()
+        for group, limits, owner in owners:
+            used = self._used.get(group, Counter[str]())
+            for tres, allowed in _amounts(limits.get("GrpTRESMins")):
+                if tres in limited or not requested.get(tres, 0.0):
+                    continue
+                if owner == "QOSGrp":
+                    limited.add(tres)
+                planned = 0.0
+                if self._is_safe:
+                    planned = requested[tres] * job.limit_s + self._to_come(tres, group, now)
+                if used[tres] >= allowed or used[tres] + planned > allowed:
+                    yield _resource_reason(f"{owner}{{}}Minutes", tres)
+            if "GrpWall" in limits and used[WALL] >= _number(limits["GrpWall"]):
+                yield f"{owner}WallLimit"
+
+    def _to_come(self, tres: str, group: tuple[str, ...], now: float) -> float:
+        """What the running jobs of a group may still use of a resource by their time limits."""
+        return sum(
+            resources_of(running_job).get(tres, 0.0) * max(0.0, running_job.limit_end_s - now)
+            for running_job, groups in self._running.items()
+            if group in groups
+        )
 
 
 def _number(limit: object) -> float:
@@ -233,4 +338,4 @@ def _resource_reason(form: str, tres: str) -> str:
     if tres.startswith("gres/"):
         return form.format("GRES")
     name = form.format(_NAMES.get(tres, tres.capitalize()))
-    return name if tres in ("mem", "billing") or "RunMinutes" in form else f"{name}Limit"
+    return name if tres in ("mem", "billing") or "Minutes" in form else f"{name}Limit"

@@ -1,36 +1,34 @@
 """The priority of waiting jobs: priority/basic and priority/multifactor.
 
 Sources: Slurm's page "Multifactor Priority Plugin"; slurm.conf(5), `PriorityType`, `PriorityWeight*`,
-`PriorityFlags`, `PriorityCalcPeriod`, `PriorityDecayHalfLife`, `TRESBillingWeights`. A priority is a whole
-number of at least 1, made when a job is submitted and again every `PriorityCalcPeriod`; in between neither
-age nor usage moves it.
+`PriorityFlags`, `PriorityCalcPeriod`, `PriorityDecayHalfLife`, `PriorityUsageResetPeriod`,
+`TRESBillingWeights`. A priority is a whole number of at least 1, made when a job is submitted and again every
+`PriorityCalcPeriod`; in between neither age nor usage moves it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 
 from .fair_share import ShareTree
-from .records import JobRecord
+from .limits import Limits
+from .records import JobRecord, resources_of
 from .rules import Rules
 
-__all__ = ["Priorities", "resources_of"]
+__all__ = ["Priorities"]
 
 HIGHEST = 4_294_901_759
 """The priority of the first job under priority/basic; each later one gets one less."""
 
-
-def resources_of(job: JobRecord) -> dict[str, float]:
-    """The trackable resources that a job asks for. A job that states no cores gets one a node."""
-    resources = {
-        "cpu": job.cpus or job.nodes,
-        "node": job.nodes,
-        "gres/gpu": job.gpus,
-        "mem": job.memory_gb,
-    }
-    if job.gpu_type:
-        resources[f"gres/gpu:{job.gpu_type}"] = job.gpus
-    return resources
+_PERIODS: Mapping[str, Callable[[datetime], object]] = {
+    "DAILY": lambda moment: moment.date(),
+    "WEEKLY": lambda moment: (moment + timedelta(days=1)).isocalendar()[:2],
+    "MONTHLY": lambda moment: (moment.year, moment.month),
+    "QUARTERLY": lambda moment: (moment.year, (moment.month - 1) // 3),
+    "YEARLY": lambda moment: moment.year,
+}
+"""The number of the period in which a moment lies."""
 
 
 class Priorities:
@@ -39,9 +37,9 @@ class Priorities:
     `tree`: shares and usage. `factors`: the fair-share factor by (account, user), as last calculated.
     """
 
-    def __init__(self, rules: Rules, totals: Mapping[str, Mapping[str, float]]):
-        """`totals`: the resources of each partition by name."""
-        self._rules, self._totals = rules, totals
+    def __init__(self, rules: Rules, totals: Mapping[str, Mapping[str, float]], limits: Limits):
+        """`totals`: the resources of each partition by name. `limits`: those that count what jobs use."""
+        self._rules, self._totals, self._limits = rules, totals, limits
         self.tree = ShareTree(rules.associations)
         self.factors: dict[tuple[str, str], float] = {}
         self._calculated_s: float | None = None
@@ -76,15 +74,17 @@ class Priorities:
     def recalculate(
         self, waiting_jobs: Iterable[JobRecord], running_jobs: Iterable[JobRecord], now: float
     ) -> None:
-        """What happens every `PriorityCalcPeriod`: usage decays, running jobs are charged, and all waiting
-        jobs get new priorities.
+        """What happens every `PriorityCalcPeriod`: usage decays, running jobs are charged, all usage is
+        forgotten where a period of `PriorityUsageResetPeriod` ended, and all waiting jobs get new priorities.
         """
         if not self._rules.is_multifactor:
             return
         if self._calculated_s is not None:
-            self.tree.decay(self._decay(now - self._calculated_s))
+            self._forget(self._decay(now - self._calculated_s))
         for job in running_jobs:
             self._charge(job, now)
+        if self._calculated_s is not None and self._period(now) != self._period(self._calculated_s):
+            self._forget(0.0)
         self._calculated_s = now
         self._update_factors()
         for job in waiting_jobs:
@@ -104,6 +104,15 @@ class Priorities:
         costs = [weight * resources.get(name, 0.0) for name, weight in weights.items()]
         return max(costs) if self._max_tres else sum(costs)
 
+    def _period(self, time_s: float) -> object:
+        """The period of `PriorityUsageResetPeriod` in which a time lies: days, weeks from Sunday on, months,
+        quarters or years, of UTC.
+        """
+        word = self._rules.settings.PriorityUsageResetPeriod
+        if word not in _PERIODS:
+            return None
+        return _PERIODS[word](datetime.fromtimestamp(self._rules.epoch_s + time_s, UTC))
+
     def _decay(self, seconds: float) -> float:
         half_life_s = self._rules.settings.PriorityDecayHalfLife
         return 2.0 ** (-seconds / half_life_s) if half_life_s else 1.0
@@ -116,6 +125,13 @@ class Priorities:
         seconds = max(0.0, now // 1.0 - begin_s)
         cost = self.billing(job, job.partition) * self._rules.qos_of(job.qos).UsageFactor
         self.tree.charge(job.account, job.user, seconds * self._decay(seconds) * cost)
+        if self._limits.counts_use:
+            self._limits.use(job, seconds * self._decay(seconds))
+
+    def _forget(self, factor: float) -> None:
+        """Multiply all usage by a factor."""
+        self.tree.decay(factor)
+        self._limits.decay(factor)
 
     def _update_factors(self) -> None:
         if self._classic:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-__all__ = ["UNLIMITED_S", "Entry", "JobRecord", "Placement", "Shape", "nodes_in"]
+__all__ = ["UNLIMITED_S", "Entry", "JobRecord", "Placement", "Shape", "nodes_in", "resources_of"]
 
 UNLIMITED_S = 365 * 86400.0
 """The time for which a job without a limit is planned: a year, as in Slurm."""
@@ -99,6 +99,19 @@ class JobRecord:
         self.mask = sum(1 << node for node, _ in placement)
         self.reason, self.planned_s = "None", None
         self.completing, self.doomed_s = False, inf
+
+
+def resources_of(job: JobRecord) -> dict[str, float]:
+    """The trackable resources that a job asks for. A job that states no cores gets one a node."""
+    resources = {
+        "cpu": job.cpus or job.nodes,
+        "node": job.nodes,
+        "gres/gpu": job.gpus,
+        "mem": job.memory_gb,
+    }
+    if job.gpu_type:
+        resources[f"gres/gpu:{job.gpu_type}"] = job.gpus
+    return resources
 
 
 class Entry(NamedTuple):

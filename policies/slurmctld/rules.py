@@ -96,7 +96,7 @@ class Rules:
 
     @property
     def has_backfill(self) -> bool:
-        return self.settings.SchedulerType == "sched/backfill"
+        return self.settings.SchedulerType == "sched/backfill" and self.number("bf_interval") > 0
 
     @property
     def is_multifactor(self) -> bool:

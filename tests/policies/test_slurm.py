@@ -66,6 +66,22 @@ def test_fair_tree_ranks_users_depth_first_and_ties_share_a_rank() -> None:
     assert factors == pytest.approx({"root": 5, "c1": 5, "b1": 3, "a2": 2, "a1": 1})
 
 
+def test_a_share_of_the_parent_is_its_standing() -> None:
+    """The users of `a` have its level, whatever they used; the account `b` is skipped, so that b1 and b2
+    compete with `a`, and b2 used less for its share than `a` did.
+    """
+    accounts = [Association("a", "root"), Association("b", "root", Share=None)]
+    of_a = [Association("a", user=name, Share=None) for name in ("a1", "a2")]
+    of_b = [Association("b", user=name) for name in ("b1", "b2")]
+    tree = ShareTree([*accounts, *of_a, *of_b])
+    for account, user, seconds in (("a", "a1", 50.0), ("b", "b1", 70.0), ("b", "b2", 10.0)):
+        tree.charge(account, user, seconds)
+    factors = {user: factor * 5 for (_, user), factor in tree.fair_tree().items()}
+    assert factors == pytest.approx({"root": 5, "b2": 4, "a1": 3, "a2": 3, "b1": 1})
+    classic = tree.classic()
+    assert classic["a", "a1"] == classic["a", "a2"] == pytest.approx(2 ** -(50 / 130 * 4))
+
+
 def test_classic_fair_share_halves_at_an_equal_part() -> None:
     tree = ShareTree([Association("a", "root"), Association("b", "root"), Association("a", user="u")])
     tree.charge("a", "u", 30.0)
@@ -117,6 +133,8 @@ def starts(policy: Slurm, nodes: int, jobs: Mapping[str, Mapping[str, Any]]) -> 
 
 
 LIMITED = {"AccountingStorageEnforce": ("limits",)}
+BUDGETED = {**LIMITED, "PriorityType": "priority/multifactor", "PriorityDecayHalfLife": 0.0,
+            "PriorityCalcPeriod": 10.0}  # fmt: skip
 NODES = ("n0", "n1", "n2", "n3")
 BOTH_NODES = NODES[:2]
 CASES: list[tuple[str, SlurmSite | None, dict[str, dict[str, Any]], dict[str, float | None]]] = [
@@ -143,6 +161,23 @@ CASES: list[tuple[str, SlurmSite | None, dict[str, dict[str, Any]], dict[str, fl
     ("a job of more than its limit is declined", site(settings=LIMITED, qos={
         "normal": Qos(limits={"MaxTRESPerUser": {"gres/gpu": 8.0}}),
     }), {"a": {}, "b": {"gpus": 16}}, {"a": 0, "b": None}),
+    ("a job beyond the limit of submissions is declined", site(1, settings=LIMITED, associations=(
+        Association("t", "root"), Association("t", user="u", limits={"MaxSubmit": 2}),
+    )), {
+        **{name: {"tenant": "t", "user": "u"} for name in "abc"},
+        "d": {"submit_s": 101.6, "tenant": "t", "user": "u"}, "e": {"tenant": "t", "user": "v"},
+    }, {"a": 0, "b": 100, "c": None, "d": 300, "e": 200}),
+    ("a used-up budget holds a job", site(settings=BUDGETED, qos={
+        "normal": Qos(limits={"GrpTRESMins": {"gres/gpu": 8 * 90.0}}), "high": Qos(),
+    }), {
+        "a": {}, "b": {"submit_s": 50.0, "duration_s": 10.0}, "c": {"submit_s": 110.0},
+        "d": {"submit_s": 110.0, "qos": "high"},
+    }, {"a": 0, "b": 50, "c": None, "d": 111}),
+    ("a budget comes back at midnight", site(settings={
+        **BUDGETED, "PriorityUsageResetPeriod": "DAILY", "PriorityCalcPeriod": 60.0,
+    }, qos={"normal": Qos(limits={"GrpWall": 90.0})}), {
+        "a": {"submit_s": 86000.0}, "b": {"submit_s": 86100.5},
+    }, {"a": 86000, "b": 86400}),
     ("a job for which no partition is open is declined", site(partitions={
         "gpu": Partition(NODES, Default=True, AllowQos=("high",)),
     }), {"a": {}, "b": {"qos": "high"}}, {"a": None, "b": 0}),

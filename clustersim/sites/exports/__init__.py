@@ -9,7 +9,9 @@ reservations.
 | `UNMODELLED`, `UNMODELLED_OPTIONS` | those that decide schedules, and that no simulation follows |
 """
 
-from .parameters import FOLLOWED, FOLLOWED_OPTIONS, UNMODELLED, UNMODELLED_OPTIONS
+from clustersim.sites.vocabulary import FOLLOWED_OPTIONS, UNMODELLED_OPTIONS
+
+from .parameters import FOLLOWED, UNMODELLED
 from .reading import SlurmFiles, read_slurm
 
 __all__ = [

@@ -46,7 +46,7 @@ def qos_of_file(path: str | Path, unmodelled: list[str]) -> dict[str, Qos]:
             "UsageFactor": _number(entry, "UsageFactor", 1.0),
             "limits": _limits(entry),
         }
-        kinds[name] = Qos(**values)
+        kinds[name] = entry.made(Qos, values)
         for column, (neutral, consequence) in _OTHER_COLUMNS.items():
             value = entry.stated(column)
             if value is not None and value != neutral:
@@ -130,7 +130,7 @@ def _associations(entries: list[Entry]) -> Iterator[tuple[str, Association]]:
             "DefaultQOS": entry.stated("DefQOS", "DefaultQOS"),
             "limits": _limits(entry),
         }
-        yield entry.where, Association(**values)
+        yield entry.where, entry.made(Association, values)
 
 
 def _share(entry: Entry, text: str) -> int:

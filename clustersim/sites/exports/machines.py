@@ -12,7 +12,6 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from clustersim.sites.hostlists import hosts_of
 from clustersim.sites.slurm import SiteNode
 from clustersim.sites.units import memory_gb_of
 from itertime.errors import UserError
@@ -37,6 +36,8 @@ _DOWN = (
     "inval",
 )
 _MOST_GPUS = 64
+EVERY_NODE = ""
+"""Stands for all nodes in place of a name."""
 _UNCOMMON = {"mps": "parts of GPUs by MPS", "shard": "parts of GPUs by shards"}
 
 
@@ -84,25 +85,25 @@ def _nodes_of(
     entry: Entry, gpu_types: Mapping[str, str], unmodelled: list[str]
 ) -> Iterator[tuple[str, SiteNode]]:
     """The nodes of an entry, each with where it stands."""
-    names = hosts_of(entry.stated("NodeName") or "")
-    try:
-        gpus, gpu_type = _gpus_of(entry, names[0], unmodelled)
-        if gpus > _MOST_GPUS:
-            raise entry.fault("Gres", entry.stated("Gres"), f"is more than {_MOST_GPUS} GPUs of a node")
-        node = SiteNode(
-            "n",
-            gpus,
-            gpu_type,
-            _cpus_of(entry),
-            _memory_gb_of(entry),
-            entry.whole("Weight", default=1) or 0,
-            "down" if _is_down(entry.stated("State") or "") else "up",
-        )
-    except ValueError as error:
-        raise UserError(f"{entry.where}: NodeName={entry.stated('NodeName')}: {error}") from None
+    names = entry.hosts("NodeName")
+    if not names:
+        raise entry.fault("NodeName", "", "names no node; export the nodes again")
+    gpus, gpu_type = _gpus_of(entry, names[0], unmodelled)
+    if gpus > _MOST_GPUS:
+        raise entry.fault("Gres", entry.stated("Gres"), f"is more than {_MOST_GPUS} GPUs of a node")
+    values = {
+        "name": "n",
+        "gpus": gpus,
+        "gpu_type": gpu_type,
+        "cpus": _cpus_of(entry),
+        "memory_gb": _memory_gb_of(entry),
+        "weight": entry.whole("Weight", default=1) or 0,
+        "state": "down" if _is_down(entry.stated("State") or "") else "up",
+    }
+    node = entry.made(SiteNode, values)
     for name in names:
-        typed = replace(node, name=name)
-        yield entry.where, typed if gpu_type or not gpus else replace(typed, gpu_type=gpu_types.get(name, ""))
+        listed_type = gpu_types.get(name, gpu_types.get(EVERY_NODE, "")) if gpus else ""
+        yield entry.where, replace(node, name=name, gpu_type=gpu_type or listed_type)
 
 
 def _gpus_of(entry: Entry, name: str, unmodelled: list[str]) -> tuple[int, str]:
@@ -138,7 +139,10 @@ def _memory_gb_of(entry: Entry) -> float | None:
     memory = entry.stated("RealMemory")
     if memory is None or memory == "1":
         return None
-    return memory_gb_of(memory) - memory_gb_of(entry.stated("MemSpecLimit") or "0")
+    try:
+        return memory_gb_of(memory) - memory_gb_of(entry.stated("MemSpecLimit") or "0")
+    except ValueError as error:
+        raise entry.fault("RealMemory", memory, str(error)) from None
 
 
 def _is_down(state: str) -> bool:
@@ -148,13 +152,15 @@ def _is_down(state: str) -> bool:
 
 
 def gpu_types_of(path: str | Path) -> dict[str, str]:
-    """The type of the GPUs of each node by gres.conf, for nodes whose Gres= states none."""
+    """The type of the GPUs of each node by gres.conf, for nodes whose Gres= states none. A line without
+    NodeName is about `EVERY_NODE`.
+    """
     types: dict[str, str] = {}
     for number, line in text_of(path, "gres.conf").lines:
         entry = Entry(f"{path}:{number}", _gres_pairs(line.partition("#")[0]))
         gpu_type = entry.stated("Type")
         if entry.stated("Name") == "gpu" and gpu_type:
-            for name in hosts_of(entry.stated("NodeName") or "") if entry.stated("NodeName") else ("",):
+            for name in entry.hosts("NodeName") or (EVERY_NODE,):
                 types.setdefault(name, gpu_type)
     return types
 

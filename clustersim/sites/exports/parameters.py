@@ -10,17 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from clustersim.sites.vocabulary import FOLLOWED_OPTIONS
-
 __all__ = [
-    "CLOCK_ONLY",
     "FOLLOWED",
-    "FOLLOWED_OPTIONS",
     "FOLLOWED_PRIORITY_FLAGS",
     "IRRELEVANT",
     "UNMODELLED",
-    "UNMODELLED_OPTIONS",
-    "UNMODELLED_SELECTION",
     "Unmodelled",
 ]
 
@@ -44,6 +38,7 @@ FOLLOWED: Mapping[str, str] = {
     "PriorityDecayHalfLife": "7-00:00:00",
     "PriorityCalcPeriod": "00:05:00",
     "PriorityFavorSmall": "No",
+    "PriorityUsageResetPeriod": "NONE",
     "PriorityWeightAge": "0",
     "PriorityWeightAssoc": "0",
     "PriorityWeightFairshare": "0",
@@ -101,7 +96,6 @@ UNMODELLED: Mapping[str, Unmodelled] = {
         (*_OFF, "topology/none", "topology/default", "topology/flat"),
         "jobs are placed without regard to switches",
     ),
-    "PriorityUsageResetPeriod": Unmodelled(_OFF, "usage decays, and is never reset"),
     "TopologyParam": Unmodelled(_OFF, "jobs are placed without regard to switches"),
 }
 """Parameters that decide schedules and that no simulation here follows."""
@@ -113,43 +107,6 @@ FOLLOWED_PRIORITY_FLAGS = (
     "SMALL_RELATIVE_TO_TIME",
 )
 """Flags of PriorityFlags that the policy `slurm` follows."""
-
-UNMODELLED_OPTIONS: Mapping[str, str] = {
-    "bf_busy_nodes": "plans do not prefer nodes in use",
-    "bf_hetjob_immediate": "components of a heterogeneous job are planned at their own times",
-    "bf_hetjob_prio": "components of a heterogeneous job have their own priorities",
-    "bf_licenses": "jobs do not wait for licenses here",
-    "bf_running_job_reserve": "plans are of pending jobs alone",
-    "defer": "the main scheduler also runs when a job is submitted",
-    "delay_boot": "nodes are never booted for a job here",
-    "max_switch_wait": "jobs do not wait for a number of switches here",
-    "pack_serial_at_end": "jobs of one CPU are placed as any other",
-    "reduce_completing_frag": "nodes of completing jobs are free at once here",
-    "sched_max_job_start": "a cycle may start any number of jobs",
-}
-"""Names in SchedulerParameters that decide schedules and that no simulation here follows."""
-
-_CLOCK_ONLY = """
-         bf_continue bf_max_time sched_min_interval
-    allow_zero_lic bb_array_stage_cnt bf_node_space_size bf_yield_interval bf_yield_sleep
-    build_queue_timeout     correspond_after_task_cnt disable_hetjob_steps disable_job_shrink
-    enable_hetjob_steps enable_user_top     ignore_numa ignore_prefer_validation max_array_tasks
-    max_rpc_cnt max_sched_time max_script_size     no_backup_scheduling no_env_cache
-    nohold_on_prolog_fail requeue_setup_env_fail salloc_wait_nodes     sbatch_wait_nodes
-    spec_cores_first step_retry_count step_retry_time whole_hetjob
-"""
-CLOCK_ONLY = frozenset(_CLOCK_ONLY.split())
-"""Names in SchedulerParameters, in lower case, that decide no start here: a cycle takes no simulated time."""
-
-UNMODELLED_SELECTION: Mapping[str, str] = {
-    "CR_LLN": "jobs do not go to the least loaded nodes here",
-    "CR_ONE_TASK_PER_CORE": "tasks of a job are not counted here",
-    "CR_PACK_NODES": "tasks of a job are not counted here",
-    "CR_SOCKET": "single cores are allocated here, not whole sockets",
-    "CR_SOCKET_MEMORY": "single cores are allocated here, not whole sockets",
-    "LL_SHARED_GRES": "shared GPUs are chosen by other rules here",
-}
-"""Values of SelectTypeParameters that no simulation here follows."""
 
 _IRRELEVANT = """
          accountingstoragebackuphost accountingstorageexternalhost accountingstoragehost

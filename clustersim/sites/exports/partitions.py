@@ -145,7 +145,7 @@ def _partition(entry: Entry, hosts: tuple[str, ...], settings: Settings) -> Part
             values["TRESBillingWeights"] = weights_of(weights)
         except ValueError as error:
             raise entry.fault("TRESBillingWeights", weights, str(error)) from None
-    return Partition(hosts, **values)
+    return entry.made(Partition, {"nodes": hosts, **values})
 
 
 def _time(entry: Entry, name: str) -> float | None:

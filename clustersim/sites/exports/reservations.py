@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 from pathlib import Path
 
-from clustersim.sites.hostlists import hosts_of
 from clustersim.sites.slurm import SiteReservation
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
@@ -32,7 +31,7 @@ def reservations_of_file(
         if not name:
             raise entry.fault("ReservationName", "", "is missing; export the reservations again")
         host_text = entry.stated("Nodes")
-        hosts = [] if host_text is None else sorted(node_names) if host_text == "ALL" else hosts_of(host_text)
+        hosts = sorted(node_names) if host_text == "ALL" else entry.hosts("Nodes")
         for host in hosts:
             if host not in node_names:
                 raise UserError(

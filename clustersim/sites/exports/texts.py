@@ -10,11 +10,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
+from clustersim.sites.hostlists import hosts_of
 from itertime.errors import UserError
 from itertime.io import quoted, read_text, shown
 
-__all__ = ["Entry", "Text", "entries_of", "lines_of", "pairs_of", "rows_of", "text_of"]
+__all__ = ["Entry", "Text", "complaint_of", "entries_of", "lines_of", "pairs_of", "rows_of", "text_of"]
+
+T = TypeVar("T")
 
 _MAX_BYTES = 64_000_000
 _PAIR = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])?=")
@@ -81,9 +87,31 @@ class Entry:
             raise self.fault(name, value, "must be a whole number")
         return int(value)
 
+    def hosts(self, name: str) -> list[str]:
+        """The nodes in the list of hosts under a name; none without a value. UserError for other text."""
+        text = self.stated(name)
+        try:
+            return [] if text is None else hosts_of(text)
+        except UserError as error:
+            raise UserError(f"{self.where}: {name}: {error}") from None
+
+    def made(self, kind: type[T], values: Mapping[str, Any]) -> T:
+        """An instance of a part of a site. UserError for a value that it may not have."""
+        try:
+            return kind(**values)
+        except ValidationError as error:
+            name, reason = complaint_of(error)
+            raise self.fault(name, self.stated(name) or values.get(name), reason) from None
+
     def fault(self, name: str, value: object, reason: str) -> UserError:
         """The error for a value of this entry."""
         return UserError(f"{self.where}: {name}={shown(str(value))}: {reason}")
+
+
+def complaint_of(error: ValidationError) -> tuple[str, str]:
+    """The first field that may not have its value, and why."""
+    complaint = error.errors(include_url=False)[0]
+    return str(complaint["loc"][0]), complaint["msg"].removeprefix("Value error, ")
 
 
 def text_of(path: str | Path, *kinds: str) -> Text:

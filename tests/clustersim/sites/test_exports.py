@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from clustersim.sites import document_of, node_numbers, site_of, summary_of
+from clustersim.sites import FOLLOWED_OPTIONS, document_of, node_numbers, site_of, summary_of
 from clustersim.sites.exports import SlurmFiles, read_slurm
-from clustersim.sites.exports.parameters import FOLLOWED, FOLLOWED_OPTIONS, FOLLOWED_PRIORITY_FLAGS
+from clustersim.sites.exports.parameters import FOLLOWED, FOLLOWED_PRIORITY_FLAGS
 from clustersim.sites.limits import FOLLOWED_LIMITS
 from tests.places import ROOT, SHARED
 
@@ -111,7 +111,7 @@ NodeSet=GPUS Nodes=g[01-02]
 def exported(tmp_path):
     for name, text in {**FILES, "slurm.conf": SLURM_CONF, "hosts.conf": HOSTS_CONF}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "gres.conf").write_text("NodeName=g[01-02] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n")
+    (tmp_path / "gres.conf").write_text("Name=gpu Type=a100 File=/dev/nvidia[0-3]\n")
     return SlurmFiles(**{name: tmp_path / name for name in FILES})
 
 
@@ -159,7 +159,6 @@ def test_what_is_not_modelled_is_named(exported):
         "partition gpu",
         "partition all",
         "partition all",
-        "QOS high",
         "reservation maint",
         "reservation maint",
     ]
