@@ -7,8 +7,8 @@ python benchmarks/report.py big [--chromium PATH]
 Times are processor times, the least of three: reading the runs and rendering in this process, and drawing
 the page in its renderer process (headless Chromium, all threads, until timeline, job table and the charts
 near the screen are drawn). Wall time stands beside them; on an idle machine the two are close. Each page is
-rendered from new runs, of which nothing has been computed yet. The first page of a process also packs plotly
-and compiles the template.
+rendered from new runs, of which nothing has been computed yet. The first page of a process also compiles the
+template.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
         axes.set_title(group.label, loc="left", fontsize=9, color=colour)
         axes.margins(x=0)
     figure.supylabel("GPUs held (pale) and useful", fontsize=9)
-    rows[-1, 0].set_xlabel(clock.axis["title"]["text"])
+    rows[-1, 0].set_xlabel(clock.axis.title)
     return figure
 
 
@@ -94,7 +94,7 @@ def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
         words.append("other")
     figure.legend(marks, words, loc="outside lower center", ncols=4, fontsize=8)
     figure.supylabel("nodes", fontsize=9)
-    rows[-1, 0].set_xlabel(clock.axis["title"]["text"])
+    rows[-1, 0].set_xlabel(clock.axis.title)
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,17 @@ from clustersim.analysis import CATEGORIES, GpuTime
 from clustersim.analysis.tables import finished, jobs_of, snapshots_of
 
 from .fairness import SIZES, mean_known, size_numbers, slowdowns
-from .frame import MOST_POINTS, RATIO_TICKS, TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
+from .frame import (
+    MOST_POINTS,
+    RATIO_TICKS,
+    TIME_TICKS,
+    Axis,
+    Chart,
+    Panel,
+    Series,
+    downsampled,
+    short,
+)
 from .numbers import duration
 from .runs import Pair, PolicyRuns, measured
 from .time_axis import TimeAxis
@@ -21,7 +30,6 @@ from .time_axis import TimeAxis
 __all__ = ["charts"]
 
 _ROW_PX, _MARGIN_PX, _BAR_PX, _THIN_BAR_PX, _LEAST_THIN = 92, 84, 44, 26, 12
-_GAP_PX = 18
 _FIRST_FEW = "The baseline and the policies with the shortest mean JCT"
 _MOST_AT_FIRST = 8  # curves; more cannot be told apart
 
@@ -69,16 +77,15 @@ def _at_first(groups: Sequence[PolicyRuns], base: int) -> Sequence[PolicyRuns]:
 
 def _quieter(chart: Chart, shown_looks: set[int]) -> Chart:
     """The chart, whose curves of other looks appear when the reader asks for them."""
-    quiet = [
-        chart_series
-        for chart_series in chart.series
-        if "series" in chart_series and chart_series["series"] not in shown_looks
-    ]
-    if not quiet:
+    quiet_looks = {series.look for series in chart.series} - shown_looks - {None}
+    if not quiet_looks:
         return chart
-    series = [{**chart_series, "quiet": chart_series in quiet} for chart_series in chart.series]
-    caption = f"{chart.caption} {_FIRST_FEW} are drawn at first; the names below show or hide any policy."
-    return replace(chart, caption=caption, series=series)
+    panels = [
+        replace(panel, series=[replace(curve, quiet=curve.look in quiet_looks) for curve in panel.series])
+        for panel in chart.panels
+    ]
+    caption = f"{chart.caption} {_FIRST_FEW} are drawn at first; the names show or hide any policy."
+    return replace(chart, caption=caption, panels=panels)
 
 
 def _completion(groups: Sequence[PolicyRuns]) -> Chart:
@@ -89,20 +96,17 @@ def _completion(groups: Sequence[PolicyRuns]) -> Chart:
         jct = np.sort(jobs["jct_s"][~np.isnan(jobs["jct_s"])])
         rank = downsampled(len(jct), MOST_POINTS - 1)
         seconds = np.maximum(jct[rank], 1.0)  # the axis is logarithmic
-        share = 100 * (rank + 1) / len(jobs)
         text = [duration(float(jct[i])) for i in rank]
-        hover = "%{y:.1f} % within %{text}"
-        x, y, text = _from_zero(short(seconds), short(share), text)
-        series.append(series_of(group.look, group.label, x, y, text=text, hover=hover))
-    layout = {
-        "xaxis": {"type": "log", "title": {"text": "job completion time"}, **TIME_TICKS},
-        "yaxis": {"title": {"text": "% of submitted jobs"}, "range": [0, 101]},
-    }
+        x, y = short(seconds), short(100 * (rank + 1) / len(jobs))
+        curve = Series(group.label, x, y, look=group.look, text=text, hover="{y:1} % within {text}")
+        series.append(_from_zero(curve))
     caption = (
         "Share of all submitted jobs that finished within a time. "
         "Where a curve ends below 100 %, the other jobs were rejected or left unfinished."
     )
-    return Chart("chart-jct", "Job completion times", caption, 380, series, layout)
+    axis = Axis("job completion time", "log", ticks=TIME_TICKS)
+    panel = Panel(Axis("% of submitted jobs", low=0, high=101), series)
+    return Chart("chart-jct", "Job completion times", caption, 360, axis, [panel])
 
 
 def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
@@ -112,28 +116,24 @@ def _paired(pairs: Sequence[Pair], baseline: str) -> Chart:
         rank = downsampled(len(pair.ratio), MOST_POINTS - 1)
         share = 100 * (rank + 1) / max(1, len(pair.ratio))
         text = [_times(float(pair.ratio[i])) for i in rank]
-        ratio = np.clip(pair.ratio[rank], 1e-3, 1e3)
-        hover = "%{y:.1f} % at most %{text}"
-        x, y, text = _from_zero(short(ratio), short(share), text)
-        series.append(series_of(pair.series, pair.label, x, y, text=text, hover=hover))
-    layout = {
-        "xaxis": {
-            "type": "log", "title": {"text": f"JCT over JCT of the same job under {plotly_text(baseline)}"},
-            **RATIO_TICKS,
-        },
-        "yaxis": {"title": {"text": "% of these jobs"}, "range": [0, 101]},
-        "line_at": 1,
-    }  # fmt: skip
+        x, y = short(np.clip(pair.ratio[rank], 1e-3, 1e3)), short(share)
+        curve = Series(pair.label, x, y, look=pair.series, text=text, hover="{y:1} % at most {text}")
+        series.append(_from_zero(curve))
     caption = (
         f"Job by job: left of the line at 1×, jobs complete sooner than under {baseline}; right of it, "
         "later. Over the jobs that finished under both."
     )
-    return Chart("chart-pairs", "The same jobs, side by side", caption, 380, series, layout)
+    axis = Axis(f"JCT over JCT of the same job under {baseline}", "log", ticks=RATIO_TICKS, line=1)
+    panel = Panel(Axis("% of these jobs", low=0, high=101), series)
+    return Chart("chart-pairs", "The same jobs, side by side", caption, 360, axis, [panel])
 
 
-def _from_zero(x: list[float], y: list[float], text: list[str]) -> tuple[list[float], list[float], list[str]]:
+def _from_zero(curve: Series) -> Series:
     """The steps with a rise from 0 at the first one, without which a single job has no curve."""
-    return ([x[0], *x], [0.0, *y], [text[0], *text]) if x else (x, y, text)
+    if not curve.x:
+        return curve
+    text = curve.text or [""]
+    return replace(curve, x=[curve.x[0], *curve.x], y=[0.0, *curve.y], text=[text[0], *text])
 
 
 def _times(ratio: float) -> str:
@@ -142,31 +142,23 @@ def _times(ratio: float) -> str:
 
 def _gpu_time(groups: Sequence[PolicyRuns], times: Sequence[GpuTime | None]) -> Chart:
     """One bar per policy, all GPU-seconds from the first submission to the last finish."""
-    labels = [plotly_text(group.label) for group in groups]
+    labels = [group.label for group in groups]
     series = []
     for category, name in CATEGORIES.items():
         shares = [0.0 if time is None else 100 * time.seconds[category] / time.total for time in times]
         if any(share >= 0.005 for share in shares):
             hours = ["" if time is None else f"{time.seconds[category] / 3600:,.0f} GPU-h" for time in times]
-            bar = {
-                "type": "bar",
-                "category": category,
-                "name": name,
-                "x": short(np.array(shares)),
-                "y": labels,
-            }
-            series.append({**bar, "text": hours})
-    layout = {
-        "barmode": "stack",
-        "xaxis": {"title": {"text": "% of all GPU-hours until the last finish"}, "range": [0, 100]},
-        "yaxis": {"autorange": "reversed"},
-    }
+            lengths = short(np.array(shares))
+            bars = Series(name, lengths, labels, "bars", colour=f"--t-{category}", text=hours)
+            series.append(replace(bars, hover="{x:1} %, {text}"))
     caption = (
         "Each GPU-second from the first submission to the last finish of a policy counts once. Running time "
         "is split as itertime predicts for the slowest pipeline stage of each plan."
     )
     bar_px = _BAR_PX if len(groups) < _LEAST_THIN else _THIN_BAR_PX
-    return Chart("chart-time", "Where GPU time went", caption, 80 + bar_px * len(groups), series, layout)
+    x = Axis("% of all GPU-hours until the last finish", low=0, high=100)
+    panel = Panel(Axis(kind="names", names=labels), series)
+    return Chart("chart-time", "Where GPU time went", caption, 60 + bar_px * len(groups), x, [panel])
 
 
 def _allocation(groups: Sequence[PolicyRuns], of: int, clock: TimeAxis) -> Chart:
@@ -174,84 +166,52 @@ def _allocation(groups: Sequence[PolicyRuns], of: int, clock: TimeAxis) -> Chart
 
     `groups`: those that are drawn, of a number of all.
     """
-    count = len(groups)
-    gap = _GAP_PX / (count * _ROW_PX)
-    height = (1 - gap * (count - 1)) / count
-    series: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"xaxis": clock.axis | {"anchor": f"y{count}"}, "annotations": []}
-    for number, group in enumerate(groups):
-        run, axis = group.runs[0], f"y{number + 1}"
-        options: dict[str, Any] = {"yaxis": axis, "fill": "tozeroy"}
-        held = clock.snapshots(run, "allocated")
-        useful = clock.useful(run)
-        series.append(series_of(group.look, "allocated", *held, faint=True, **options))
-        series.append(series_of(group.look, "useful", *useful, **options))
-        top = 1 - number * (height + gap)
-        span = {"domain": [max(0.0, top - height), top], "range": [0, run.cluster.gpus * 1.02]}
-        layout[f"yaxis{number + 1}"] = {**span, "nticks": 3}
-        layout["annotations"].append({"text": plotly_text(group.label), "y": top})
+    panels = []
+    for group in groups:
+        run = group.runs[0]
+        held = Series("allocated", *clock.snapshots(run, "allocated"), "area", group.look, faint=True)
+        useful = Series("useful", *clock.useful(run), "area", group.look)
+        panels.append(Panel(Axis(low=0, high=run.cluster.gpus * 1.02), [held, useful], group.label))
     caption = (
         f"GPUs that jobs hold (pale) and GPUs that make progress (full colour), {clock.resolution}"
         "; the full height is the whole cluster."
     )
-    if count < of:
+    if len(groups) < of:
         caption += f" {_FIRST_FEW} are drawn; the timeline has every policy."
-    return Chart(
-        "chart-gpus", "Allocated and useful GPUs", caption, _MARGIN_PX + count * _ROW_PX, series, layout
-    )
+    height = _MARGIN_PX + len(groups) * _ROW_PX
+    return Chart("chart-gpus", "Allocated and useful GPUs", caption, height, clock.axis, panels)
 
 
 def _queue(groups: Sequence[PolicyRuns], clock: TimeAxis) -> Chart:
-    series = []
-    for group in groups:
-        x, y = clock.snapshots(group.runs[0], "pending")
-        series.append(series_of(group.look, group.label, x, y))
-    layout = {"xaxis": clock.axis, "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"}}
+    series = [
+        Series(group.label, *clock.snapshots(group.runs[0], "pending"), look=group.look) for group in groups
+    ]
     caption = f"Jobs in the system without GPUs, {clock.resolution}."
-    return Chart("chart-queue", "Waiting jobs", caption, 320, series, layout)
+    panel = Panel(Axis("jobs", zero=True), series)
+    return Chart("chart-queue", "Waiting jobs", caption, 300, clock.axis, [panel])
 
 
 def _slowdown(groups: Sequence[PolicyRuns]) -> Chart:
     """Mean slowdown by the GPUs that jobs ask for."""
     names = [name for _, name in SIZES]
-    series: list[dict[str, Any]] = []
+    series = []
     for group in groups:
         jobs, ratios = jobs_of(group.runs[0]), slowdowns(jobs_of(group.runs[0]))
         sizes = np.where(finished(group.runs[0]), size_numbers(jobs), -1)
         members = [sizes == number for number in range(len(SIZES))]
-        class_slowdowns = [
-            (name, mean_known(ratios[class_members]), int(class_members.sum()))
-            for name, class_members in zip(names, members, strict=True)
-        ]
         points = [
-            (name, f"{mean:.4g}", f"{jobs:,} jobs")
-            for name, mean, jobs in class_slowdowns
-            if mean is not None
+            (name, float(f"{mean:.4g}"), f"{int(class_members.sum()):,} jobs")
+            for name, class_members in zip(names, members, strict=True)
+            if (mean := mean_known(ratios[class_members])) is not None
         ]
-        x, y, text = ([row[i] for row in points] for i in range(3))
-        dots: dict[str, Any] = {
-            "type": "dots",
-            "series": group.look,
-            "name": plotly_text(group.label),
-            "x": x,
-            "text": text,
-            "hover": "%{y:.2f}×, %{text}",
-        }
-        series.append({**dots, "y": [float(mean) for mean in y]})
-    class_names = [name for name in names if any(name in class_series["x"] for class_series in series)]
-    layout = {
-        "scattermode": "group",
-        "xaxis": {
-            "title": {"text": "GPUs asked for"},
-            "type": "category",
-            "categoryarray": class_names,
-            "range": [-0.5, len(class_names) - 0.5],
-        },
-        "yaxis": {"title": {"text": "mean slowdown"}, "type": "log", **RATIO_TICKS},
-        "line_at_y": 1,
-    }
+        x, y = [name for name, _, _ in points], [mean for _, mean, _ in points]
+        text = [jobs_text for _, _, jobs_text in points]
+        series.append(Series(group.label, x, y, "dots", group.look, text=text, hover="{y:2}×, {text}"))
+    class_names = [name for name in names if any(name in class_series.x for class_series in series)]
     caption = (
         "Completion time divided by the run time on the GPUs asked for, without waiting; mean over finished "
         "jobs. Below 1×, jobs got more GPUs than they asked for. Dots at one height mean equal treatment."
     )
-    return Chart("chart-slowdown", "Slowdown by size", caption, 340, series, layout)
+    x_axis = Axis("GPUs asked for", "names", names=class_names)
+    panel = Panel(Axis("mean slowdown", "log", ticks=RATIO_TICKS, line=1), series)
+    return Chart("chart-slowdown", "Slowdown by size", caption, 320, x_axis, [panel])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from clustersim.analysis import Usage, holdings
 from clustersim.analysis.tables import jobs_of, snapshots_of
 from clustersim.records import Run
 
-from .frame import FIRST_DATE_S, short
+from .frame import FIRST_DATE_S, Axis, short
 from .numbers import duration
 
 __all__ = ["TimeAxis", "moment"]
@@ -86,9 +85,9 @@ class TimeAxis:
         return f"on {first_day} (UTC)" if first_day == last_day else f"from {first_day} to {last_day} (UTC)"
 
     @property
-    def axis(self) -> dict[str, Any]:
+    def axis(self) -> Axis:
         since = f"{moment(self.zero_s + self.from_s)} UTC" if self.is_dated else "the first submission"
-        return {"title": {"text": f"{self.unit} since {since}"}}
+        return Axis(f"{self.unit} since {since}")
 
     @property
     def resolution(self) -> str:

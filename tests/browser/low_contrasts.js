@@ -18,10 +18,11 @@
   document.querySelectorAll("main *, header *, nav *").forEach(element => {
     const nodes = Array.from(element.childNodes);
     const text = nodes.some(node => node.nodeType === 3 && node.textContent.trim());
-    const others = "svg, .js-plotly-plot, button:disabled, option";
+    const others = "button:disabled, option";
     if (!text || !element.checkVisibility() || element.closest(others)) { return; }
     const under = ground(element);
-    const a = luminance(getComputedStyle(element).color, under), b = luminance(under, under);
+    const style = getComputedStyle(element), ink = element.closest("svg") ? style.fill : style.color;
+    const a = luminance(ink, under), b = luminance(under, under);
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (ratio < 4.5) { found[element.tagName + "." + element.className] = ratio.toFixed(2); }
   });

@@ -31,9 +31,9 @@ def test_every_chart_is_drawn_the_page_fits_and_its_list_reaches_sections(opened
     assert charts.count() == 11
     for i in range(charts.count()):
         charts.nth(i).scroll_into_view_if_needed()
-        charts.nth(i).locator("svg.main-svg").first.wait_for()
-    assert page.locator("#chart-jobs .scatterlayer .point").count() == 60
-    assert page.locator("#chart-wait .scatterlayer .trace").count() == 2
+        charts.nth(i).locator(".series").first.wait_for(state="attached")
+    assert page.locator("#chart-jobs .points circle").count() == 60
+    assert page.locator("#chart-wait .series").count() == 2
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for link in page.locator("nav.sections a").all():
         link.click()

@@ -30,7 +30,7 @@ def test_every_chart_is_drawn_and_the_page_fits(opened: Any, width: int) -> None
     assert charts.count() >= 10  # effects and lines of four metrics or more
     for i in range(charts.count()):
         charts.nth(i).scroll_into_view_if_needed()
-        charts.nth(i).locator(".main-svg").first.wait_for()
+        charts.nth(i).locator(".series").first.wait_for(state="attached")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 

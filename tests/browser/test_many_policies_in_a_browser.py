@@ -32,15 +32,15 @@ def test_ten_policies_on_a_phone(opened: Any) -> None:
 
     chart = page.locator("figure", has=page.locator("#chart-jct"))
     chart.scroll_into_view_if_needed()
-    names = chart.locator(".names button")
+    names = chart.locator(".names button[aria-pressed]")
     names.first.wait_for()
     assert names.count() == len(POLICIES)
     hidden = chart.locator('.names button[aria-pressed="false"]')
     assert hidden.count() == len(POLICIES) - 8
-    before = chart.locator(".scatterlayer .trace").count()
+    before = chart.locator(".series").count()
     hidden.first.press("Enter")
     assert hidden.count() == len(POLICIES) - 9
-    chart.locator(".scatterlayer .trace").nth(before).wait_for(state="attached")
+    chart.locator(".series").nth(before).wait_for(state="attached")
 
     head = page.locator("#results thead th", has_text="Makespan").first  # heads sort, the largest first
     column = head.evaluate("one => one.cellIndex")

@@ -20,7 +20,7 @@ COMMANDS = (
     "trace import-table", "trace generate", "trace check",
 )  # fmt: skip
 HEAVY = (
-    "numpy", "pandas", "scipy", "plotly", "pyarrow", "simpy", "yaml", "jinja2", "distributed",
+    "numpy", "pandas", "scipy", "pyarrow", "simpy", "yaml", "jinja2", "distributed",
 )  # fmt: skip
 RUN = ("run", "trace.csv", "--policy", "fifo", "--cluster", "n1g8")
 COMPARE = ("compare", "trace.csv", "--policies", "srtf,fifo", "--baseline=fifo", "--cluster", "n1g8")

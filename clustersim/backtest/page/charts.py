@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from clustersim.backtest.logged import Floats, Rows
 from clustersim.backtest.use import in_use
 from clustersim.report import TimeAxis
-from clustersim.report.frame import TIME_TICKS, Chart, downsampled, plotly_text, series_of, short
+from clustersim.report.frame import TIME_TICKS, Axis, Chart, Panel, Series, downsampled, short
 from clustersim.report.numbers import duration
 
 from .compared import Compared
@@ -62,15 +63,12 @@ def _distribution(comparison: Compared, metric: str) -> Chart:
             short(np.maximum(sorted_times[rank], _LEAST_S)),
             short(100 * (rank + 1) / max(1, len(sorted_times))),
         )
-        hover = "%{y:.1f} % within %{text}"
-        series.append(series_of(number, SIDES[number], x, y, text=text, hover=hover))
+        hover = "{y:1} % within {text}"
+        series.append(Series(SIDES[number], x, y, look=number, text=text, hover=hover))
     title, name = ("Waits", "wait") if metric == "wait" else ("Completion times", "completion time")
-    layout = {
-        "xaxis": {"type": "log", "title": {"text": name}, **TIME_TICKS},
-        "yaxis": {"title": {"text": "% of the jobs"}, "range": [0, 101]},
-    }
     caption = f"Share of the jobs with a {name} of at most so much; times below a second are drawn at one."
-    return Chart(f"chart-{metric}", title, caption, 360, series, layout)
+    panel = Panel(Axis("% of the jobs", low=0, high=101), series)
+    return Chart(f"chart-{metric}", title, caption, 340, Axis(name, "log", ticks=TIME_TICKS), [panel])
 
 
 def _scatter(comparison: Compared) -> Chart:
@@ -79,26 +77,21 @@ def _scatter(comparison: Compared) -> Chart:
     drawn_rows = downsampled(len(logged))
     rows = comparison.rows[drawn_rows]
     text = [
-        f"{plotly_text(comparison.texts['job_id'][i][:60])}: {comparison.gpus[i]:,} GPUs, "
+        f"{comparison.texts['job_id'][i][:60]}: {comparison.gpus[i]:,} GPUs, "
         f"{duration(float(a))} logged, {duration(float(b))} simulated"
         for i, a, b in zip(rows.tolist(), logged[drawn_rows], simulated[drawn_rows], strict=True)
     ]
     x, y = (short(np.maximum(waits[drawn_rows], _LEAST_S)) for waits in (logged, simulated))
-    points = series_of(1, "job", x, y, type="points", text=text, hover="%{text}")
-    axis = {"type": "log", **TIME_TICKS}
-    largest = max([*x, *y, 10.0])
-    layout = {
-        "xaxis": {**axis, "title": {"text": "logged wait"}},
-        "yaxis": {**axis, "title": {"text": "simulated wait"}},
-        "diagonal": [_LEAST_S, largest],
-    }
+    points = Series("job", x, y, "points", 1, text=text, hover="{text}")
     note = (
         "" if len(drawn_rows) == len(logged) else f" {len(drawn_rows):,} of {len(logged):,} jobs are drawn."
     )
     caption = (
         f"A point is a job; on the dotted line, both waits are the same. Above it, it waits too long.{note}"
     )
-    return Chart("chart-jobs", "Job by job", caption, 420, [points], layout)
+    axis = Axis("logged wait", "log", ticks=TIME_TICKS)
+    panel = Panel(replace(axis, title="simulated wait"), [points])
+    return Chart("chart-jobs", "Job by job", caption, 420, axis, [panel], diagonal=True)
 
 
 def _errors(comparison: Compared) -> Chart:
@@ -107,13 +100,12 @@ def _errors(comparison: Compared) -> Chart:
     ends = np.array([end for _, end in _ERRORS[:-1]])
     counts = np.bincount(np.searchsorted(ends, simulated - logged), minlength=len(_ERRORS))
     shares = 100 * counts / len(logged)
-    bar: dict[str, Any] = {
-        "type": "bar", "series": 1, "name": "jobs", "x": short(shares), "y": [name for name, _ in _ERRORS],
-        "text": [f"{count:,} jobs" for count in counts.tolist()],
-    }  # fmt: skip
-    layout = {"xaxis": {"title": {"text": "% of the jobs"}, "rangemode": "tozero"}, "yaxis": {}}
+    names = [name for name, _ in reversed(_ERRORS)]
+    text = [f"{count:,} jobs" for count in reversed(counts.tolist())]
+    bars = Series("jobs", short(shares)[::-1], names, "bars", 1, text=text, hover="{x:1} %, {text}")
     caption = "How much sooner or later than logged a job starts in the simulation."
-    return Chart("chart-errors", "Errors", caption, 420, [bar], layout)
+    panel = Panel(Axis(kind="names", names=names), [bars])
+    return Chart("chart-errors", "Errors", caption, 420, Axis("% of the jobs", zero=True), [panel])
 
 
 def _over_time(comparison: Compared) -> Chart:
@@ -135,14 +127,11 @@ def _over_time(comparison: Compared) -> Chart:
         ]
         y = short(means / 3600)
         moments = _moments(comparison, clock, x)
-        series.append(series_of(number, SIDES[number], moments, y, text=text, hover="%{text}"))
-    layout = {
-        "xaxis": _time_axis(comparison, clock),
-        "yaxis": {"title": {"text": "mean wait, h"}, "rangemode": "tozero"},
-    }
+        series.append(Series(SIDES[number], moments, y, look=number, text=text, hover="{text}"))
     length = duration(float(submit_s[-1] - submit_s[0]) / spans)
     caption = f"Mean wait of the jobs submitted in spans of {length}: where the simulation errs, and when."
-    return Chart("chart-over-time", "Waits by time of submission", caption, 340, series, layout)
+    panel, axis = Panel(Axis("mean wait, h", zero=True), series), _time_axis(comparison, clock)
+    return Chart("chart-over-time", "Waits by time of submission", caption, 320, axis, [panel])
 
 
 def _held(comparison: Compared) -> list[tuple[Floats, Floats, Rows]]:
@@ -163,16 +152,13 @@ def _use(comparison: Compared) -> Chart:
     series = []
     for number, (moments, gpus_in_use) in enumerate(curves):
         x, y = clock.steps(np.append(0.0, moments), np.append(0.0, gpus_in_use))
-        series.append(series_of(number, SIDES[number], _moments(comparison, clock, x), y))
+        series.append(Series(SIDES[number], _moments(comparison, clock, x), y, look=number))
     moments, capacity = _capacity(comparison)
     x, y = clock.steps(moments, capacity)
-    series.append(series_of(_CAPACITY, "capacity", _moments(comparison, clock, x), y))
-    layout = {
-        "xaxis": _time_axis(comparison, clock),
-        "yaxis": {"title": {"text": "GPUs"}, "rangemode": "tozero"},
-    }
+    series.append(Series("capacity", _moments(comparison, clock, x), y, look=_CAPACITY))
     caption = f"GPUs that jobs hold, {clock.resolution}, and the capacity that the simulation had."
-    return Chart("chart-use", "GPUs in use", caption, 360, series, layout)
+    panel, axis = Panel(Axis("GPUs", zero=True), series), _time_axis(comparison, clock)
+    return Chart("chart-use", "GPUs in use", caption, 340, axis, [panel])
 
 
 def _queue(comparison: Compared) -> Chart:
@@ -188,14 +174,10 @@ def _queue(comparison: Compared) -> Chart:
     series = []
     for number, (moments, waiting) in enumerate(curves):
         x, y = clock.steps(moments, waiting)
-        series.append(series_of(number, SIDES[number], _moments(comparison, clock, x), y))
-    layout = {
-        "xaxis": _time_axis(comparison, clock),
-        "yaxis": {"title": {"text": "jobs"}, "rangemode": "tozero"},
-    }
-    return Chart(
-        "chart-queue", "Waiting jobs", f"Jobs without GPUs, {clock.resolution}.", 320, series, layout
-    )
+        series.append(Series(SIDES[number], _moments(comparison, clock, x), y, look=number))
+    caption = f"Jobs without GPUs, {clock.resolution}."
+    panel, axis = Panel(Axis("jobs", zero=True), series), _time_axis(comparison, clock)
+    return Chart("chart-queue", "Waiting jobs", caption, 300, axis, [panel])
 
 
 def _capacity(comparison: Compared) -> tuple[Floats, Floats]:
@@ -215,7 +197,7 @@ def _group(kind: str, groups: list[dict[str, Any]]) -> Chart:
     """The mean wait of each group on both sides."""
     drawn_groups = [group for group in groups if "jobs" in group][:_MOST_DOTS]
     names = _names([group["group"] for group in drawn_groups])
-    series: list[dict[str, Any]] = []
+    series = []
     for number, side in enumerate(SIDES):
         means = [float(group[f"{side}_mean_s"]) for group in drawn_groups]
         text = [
@@ -223,27 +205,18 @@ def _group(kind: str, groups: list[dict[str, Any]]) -> Chart:
             for mean, group in zip(means, drawn_groups, strict=True)
         ]
         y = short(np.maximum(means, _LEAST_S))
-        series.append(series_of(number, side, names, y, type="dots", text=text, hover="%{x}: %{text}"))
-    layout = {
-        "scattermode": "group",
-        "xaxis": {
-            "title": {"text": KINDS[kind]}, "type": "category", "categoryarray": names,
-            "range": [-0.5, len(names) - 0.5],
-        },
-        "yaxis": {"title": {"text": "mean wait"}, "type": "log", **TIME_TICKS},
-    }  # fmt: skip
+        series.append(Series(side, names, y, "dots", number, text=text, hover="{text}"))
     caption = f"Mean wait of jobs by {KINDS[kind]}; the two dots of a group at one height mean no bias."
-    return Chart(f"chart-by-{kind}", f"Waits by {KINDS[kind]}", caption, 340, series, layout)
+    panel = Panel(Axis("mean wait", "log", ticks=TIME_TICKS), series)
+    x = Axis(KINDS[kind], "names", names=names)
+    return Chart(f"chart-by-{kind}", f"Waits by {KINDS[kind]}", caption, 320, x, [panel])
 
 
 def _names(groups: list[str]) -> list[str]:
     """The names of groups, short and apart: an axis takes equal ones for one group."""
     texts = [group or "(not stated)" for group in groups]
     cut = [t if len(t) <= _LONGEST_NAME else t[: _LONGEST_NAME - 1] + "…" for t in texts]
-    return [
-        plotly_text(text if cut.count(text) == 1 else f"{text} ({number + 1})")
-        for number, text in enumerate(cut)
-    ]
+    return [text if cut.count(text) == 1 else f"{text} ({number + 1})" for number, text in enumerate(cut)]
 
 
 def _clock(comparison: Compared, curves: list[tuple[Floats, Floats]]) -> TimeAxis:
@@ -253,12 +226,8 @@ def _clock(comparison: Compared, curves: list[tuple[Floats, Floats]]) -> TimeAxi
     return TimeAxis.over(0.0, to_s, max(len(moments) for moments, _ in curves))
 
 
-def _time_axis(comparison: Compared, clock: TimeAxis) -> dict[str, Any]:
-    return (
-        {"type": "date", "title": {"text": f"date ({comparison.zone})"}}
-        if comparison.is_dated
-        else clock.axis
-    )
+def _time_axis(comparison: Compared, clock: TimeAxis) -> Axis:
+    return Axis(f"date ({comparison.zone})", "date") if comparison.is_dated else clock.axis
 
 
 def _moments(comparison: Compared, clock: TimeAxis, x: list[float]) -> list[Any]:

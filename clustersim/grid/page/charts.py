@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from clustersim.analysis import PairedDifference
 from clustersim.grid.expand import text_of
-from clustersim.report.frame import Chart, plotly_text
+from clustersim.report.frame import Axis, Chart, Panel, Series
 
 from .document import GridDocument, Scale, axis_number
 
 __all__ = ["charts_of"]
 
 _MOST_LINES, _MOST_EFFECTS = 24, 40
-_ROW_PX, _MARGIN_PX = 26, 110
+_ROW_PX, _MARGIN_PX = 26, 70
 _MOST_TICKS = 8
 
 
@@ -60,28 +61,28 @@ def _line_chart(
             if (mean := document.mean(document.cell({**fixed_axes, axis: value}), metric))
         ]
         points.sort(key=lambda point: point[0] or 0.0)
+        means = [mean.mean / scale.factor for _, mean in points]
+        halves = [None if mean.half is None else mean.half / scale.factor for _, mean in points]
         series.append(
-            {
-                "type": "curve",
-                "series": document.looks[policy] if document.colours else 0,
-                "name": plotly_text(text_of(policy) if document.colours else scale.title),
-                "x": [(x or 0.0) + _aside(levels, place, len(policies)) for x, _ in points],
-                "text": [f"{x:g}" for x, _ in points],
-                "y": [mean.mean / scale.factor for _, mean in points],
-                "error": [(mean.half or 0.0) / scale.factor for _, mean in points],
-                "hover": f"%{{y:,.{scale.digits}f}} {scale.unit} at %{{text}}",
-            }
+            Series(
+                text_of(policy) if document.colours else scale.title,
+                [(x or 0.0) + _aside(levels, place, len(policies)) for x, _ in points],
+                means,
+                "line",
+                document.looks[policy] if document.colours else 0,
+                text=[f"{x:g}" for x, _ in points],
+                hover=f"{{y:{scale.digits}}} {scale.unit} at {{text}}",
+                low=[None if half is None else m - half for m, half in zip(means, halves, strict=True)],
+                high=[None if half is None else m + half for m, half in zip(means, halves, strict=True)],
+            )
         )
     where = document.label(fixed)
     caption = "Means over seeds; bars are 95 % intervals by Student's t, where there are several seeds."
     if len(policies) > 1:
         caption += " Points of one value stand side by side."
-    layout = {
-        "xaxis": {"title": {"text": plotly_text(axis)}, **_ticks(levels)},
-        "yaxis": {"title": {"text": plotly_text(scale.head)}, "rangemode": "tozero"},
-    }
     title = f"{scale.head} over {axis}{f', {where}' if where else ''}"
-    return Chart(name, title, caption, 340, series, layout)
+    panel = Panel(Axis(scale.head, zero=True), series)
+    return Chart(name, title, caption, 320, Axis(axis, ticks=_ticks(levels)), [panel])
 
 
 def _aside(levels: list[float], place: int, count: int) -> float:
@@ -90,11 +91,9 @@ def _aside(levels: list[float], place: int, count: int) -> float:
     return nearest * min(0.3, 0.05 * (count - 1)) * (place / max(1, count - 1) - 0.5)
 
 
-def _ticks(levels: list[float]) -> dict[str, Any]:
+def _ticks(levels: list[float]) -> list[tuple[float, str]] | None:
     """A tick at each value, unless there are many."""
-    if len(levels) > _MOST_TICKS:
-        return {}
-    return {"tickvals": levels, "ticktext": [f"{level:g}" for level in levels]}
+    return [(level, f"{level:g}") for level in levels] if len(levels) <= _MOST_TICKS else None
 
 
 def _effects(document: GridDocument) -> list[Chart]:
@@ -104,33 +103,26 @@ def _effects(document: GridDocument) -> list[Chart]:
         rows = [c for c in document.comparisons if c.metric == metric and c.difference.relative is not None]
         if not rows or len(rows) > _MOST_EFFECTS:
             continue
-        series: dict[int, dict[str, Any]] = {}
-        labels = [plotly_text(document.label(row.axes)) for row in rows]
-        for label, row in zip(labels, rows, strict=True):
-            d, number = row.difference, document.series(document.cell(row.axes))
-            trace = series.setdefault(
-                number,
-                {
-                    "type": "effect", "series": number, "name": "", "x": [], "y": [], "low": [], "high": [],
-                    "hover": "%{y}: %{x:+.1f} %",
-                },
-            )  # fmt: skip
-            middle = 100 * (d.relative or 0.0)
-            trace["x"].append(middle)
-            trace["y"].append(label)
-            trace["low"].append(0.0 if d.relative_low is None else middle - 100 * d.relative_low)
-            trace["high"].append(0.0 if d.relative_high is None else 100 * d.relative_high - middle)
-        layout = {
-            "xaxis": {"title": {"text": "difference from the baseline, %"}},
-            "yaxis": {"categoryorder": "array", "categoryarray": labels[::-1], "type": "category"},
-            "line_at": 0,
-        }
+        labels = [document.label(row.axes) for row in rows]
+        series = [
+            _effect(row.difference, label, document.series(document.cell(row.axes)))
+            for row, label in zip(rows, labels, strict=True)
+        ]
         caption = (
             "Paired by seed; bars are 95 % bootstrap-t intervals of the relative difference, where known. "
             "What is beyond chance goes by the difference itself, in the tables below."
         )
         height = _MARGIN_PX + _ROW_PX * len(rows)
-        charts.append(
-            Chart(f"chart-effect-{metric}", scale.title, caption, height, list(series.values()), layout)
-        )
+        panel = Panel(Axis(kind="names", names=labels), series)
+        axis = Axis("difference from the baseline, %", line=0)
+        charts.append(Chart(f"chart-effect-{metric}", scale.title, caption, height, axis, [panel]))
     return charts
+
+
+def _effect(difference: PairedDifference, label: str, look: int) -> Series:
+    """A relative difference in percent with its interval, in the row of its label."""
+    middle, low, high = (
+        None if value is None else 100 * value
+        for value in (difference.relative, difference.relative_low, difference.relative_high)
+    )
+    return Series("", [middle], [label], "intervals", look, hover="{x:+1} %", low=[low], high=[high])

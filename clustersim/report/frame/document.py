@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from itertime.io import MAX_BYTES, read_text
 
 from .chart import Chart
-from .looks import DASHES, MARKERS, palette_css
+from .looks import palette_css
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["packed", "render"]
+__all__ = ["chart_script", "chart_style", "packed", "render"]
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
-_SCRIPTS = ("page.js", "charts.js")
+_CHART_SCRIPTS, _CHART_STYLE = ("scales.js", "charts.js", "chart_pointer.js"), "charts.css"
+_SCRIPTS = ("page.js", *_CHART_SCRIPTS)
 _LEVEL = 1  # of gzip
 
 
@@ -39,25 +40,31 @@ def render(
     beside the charts. All text is escaped or packed, and the content security policy allows only the page's
     own scripts, by their hashes. So a text from a file cannot become markup or code.
     """
-    names = (*_SCRIPTS, *scripts)
-    script = _inline_script("\n".join(read_text(_TEMPLATES / name, MAX_BYTES) for name in names))
-    plotly, plotly_packed = _plotly()
+    script = _inline_script(_joined((*_SCRIPTS, *scripts)))
     return _template(template).render(
         charts=charts,
-        data=packed(
-            {
-                "charts": [chart.document() for chart in charts.values()],
-                "dashes": DASHES,
-                "markers": MARKERS,
-                **(data or {}),
-            }
-        ),
+        data=packed({"charts": [chart.document() for chart in charts.values()], **(data or {})}),
         palette=palette_css,
-        plotly=plotly_packed if charts else "",
         script=script,
-        script_hashes=[_csp_hash(script), *([_csp_hash(plotly)] if charts else [])],
+        script_hash=_csp_hash(script),
         **context,
     )
+
+
+def chart_script() -> str:
+    """The script that draws charts: `charts.show(element, document of a Chart)`. It needs no other one."""
+    return _joined(_CHART_SCRIPTS)
+
+
+def chart_style() -> str:
+    """The style sheet of charts. A page defines the colours: --ink, --muted, --rule, --paper, --card, and
+    those of the series.
+    """
+    return _joined((_CHART_STYLE,))
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "\n".join(read_text(_TEMPLATES / name, MAX_BYTES) for name in names)
 
 
 def packed(document: Any) -> str:
@@ -78,15 +85,6 @@ def _template(name: str) -> Template:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     return environment.get_template(name)
-
-
-@cache
-def _plotly() -> tuple[str, str]:
-    """Plotly's script, and the same script packed: gzip in base64, about a fifth of the size."""
-    from plotly.offline import get_plotlyjs
-
-    source = _inline_script(get_plotlyjs())
-    return source, base64.b64encode(gzip.compress(source.encode(), 6, mtime=0)).decode()
 
 
 def _inline_script(source: str) -> str:

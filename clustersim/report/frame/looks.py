@@ -6,8 +6,8 @@ that readers can tell apart, so a look is a number, `style * 8 + colour`:
 | part | values |
 |---|---|
 | colour | 8, each with a contrast of at least 3 with the page, far apart also for colour-blind readers |
-| line | 8 kinds of dashes, by style |
-| marker | 8 shapes, by colour and style together |
+| line | 8 kinds of dashes, by style: `DASHES` of `templates/charts.js` |
+| marker | 8 shapes, number (colour + style) modulo 8 of `MARKERS` there |
 
 `POLICIES` fixes the looks of registered policies. Policies that are often compared stand in one row of eight
 there, or in different columns. All others have the last two styles, by a hash of their name.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
-__all__ = ["DARK", "DASHES", "LIGHT", "MARKERS", "POLICIES", "look_of", "looks_of", "palette_css"]
+__all__ = ["DARK", "LIGHT", "POLICIES", "look_of", "looks_of", "palette_css"]
 
 LIGHT = ("#053772", "#b5450d", "#27897e", "#7f0430", "#d17a17", "#2697f5", "#306273", "#803cb9")
 """The colours on white. Found by a search for the largest least distance (OKLab) of any two, as seen with
@@ -26,11 +26,6 @@ normal vision and by readers without red, green or blue cones (Machado et al., I
 """
 DARK = ("#2aa3cb", "#ea6618", "#68f7a3", "#b36e7a", "#e6af2a", "#cdfffd", "#aec2db", "#8c6af3")
 """The same hues on a dark page."""
-
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "8px,2px,2px,2px,2px,2px", "2px,6px")
-"""Line styles by their names in plotly, or lengths of dashes and gaps."""
-MARKERS = ("circle", "diamond", "square", "triangle-up", "cross", "star", "hexagon", "triangle-down")
-"""Markers by their names in plotly. A look has number (colour + style) modulo 8."""
 
 POLICIES = (
     "fifo", "srtf", "elasticflow", "vtrain-aware", "priced", "tiresias", "sia", "gavel-max-min",

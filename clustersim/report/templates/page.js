@@ -74,11 +74,6 @@ var page = {};
     return 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 ? "#ffffff" : "#000000";
   };
 
-  // The text of a name that was escaped for plotly.
-  page.plain = function (name) {
-    return name.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
-  };
-
   page.percent = function (ratio) {
     var text = Math.abs(100 * (ratio - 1)).toFixed(1);
     return (text === "0.0" ? "±" : ratio < 1 ? MINUS : "+") + text + " %";
@@ -197,13 +192,7 @@ var page = {};
     sorting();
     page.data = JSON.parse(await page.unpack("data"));
     page.parts.forEach(function (part) { part(); });
-    document.documentElement.dataset.ready = "tables";
-    if (page.by("plotly")) {
-      var script = document.createElement("script");
-      script.textContent = await page.unpack("plotly");  // allowed by its hash in the security policy
-      document.body.append(script);
-      page.charts();
-    }
+    page.data.charts.forEach(function (chart) { charts.show(page.by(chart.id), chart); });
     document.documentElement.dataset.ready = "all";
   });
 })();

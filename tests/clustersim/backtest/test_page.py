@@ -38,6 +38,12 @@ def data_of(page: str) -> dict[str, Any]:
     return {chart["id"]: chart for chart in charts}
 
 
+def series_of(chart: dict[str, Any]) -> list[dict[str, Any]]:
+    """The series of a chart of one panel."""
+    (panel,) = chart["panels"]
+    return list(panel["series"])
+
+
 def text_of(folder: Path) -> str:
     return (folder / "report.html").read_text(encoding="utf-8")
 
@@ -49,13 +55,13 @@ def test_the_page_compares_both_sides(folder: Path) -> None:
         "chart-queue", "chart-by-size", "chart-by-hour", "chart-by-user",
     ]  # fmt: skip
     for name in ("chart-wait", "chart-jct", "chart-over-time", "chart-use", "chart-queue", "chart-by-user"):
-        logged_side, simulated = charts[name]["series"][:2]
+        logged_side, simulated = series_of(charts[name])[:2]
         assert (logged_side["name"], simulated["name"]) == ("logged", "simulated")
         assert logged_side["y"] == simulated["y"], "easy made the log"
-    assert charts["chart-jobs"]["series"][0]["x"] == charts["chart-jobs"]["series"][0]["y"]
-    assert charts["chart-errors"]["series"][0]["x"] == [0, 0, 0, 0, 100, 0, 0, 0, 0]
-    assert set(charts["chart-use"]["series"][2]["y"]) == {16}
-    assert len(charts["chart-jobs"]["series"][0]["x"]) == 60, "the judged part alone"
+    assert series_of(charts["chart-jobs"])[0]["x"] == series_of(charts["chart-jobs"])[0]["y"]
+    assert series_of(charts["chart-errors"])[0]["x"] == [0, 0, 0, 0, 100, 0, 0, 0, 0]
+    assert set(series_of(charts["chart-use"])[2]["y"]) == {16}
+    assert len(series_of(charts["chart-jobs"])[0]["x"]) == 60, "the judged part alone"
 
 
 def test_texts_of_a_log_are_no_markup(folder: Path) -> None:
@@ -76,8 +82,8 @@ def test_dates_of_a_log_are_of_its_zone(tmp_path: Path) -> None:
     page = text_of(tmp_path / "out")
     assert "from 2024-05-01 01:00:00 to 2024-05-01 08:00:00 (Asia/Shanghai)" in page
     use = data_of(page)["chart-use"]
-    assert use["layout"]["xaxis"]["title"]["text"] == "date (Asia/Shanghai)"
-    assert use["series"][0]["x"][0] == "2024-05-01 01:00:00"
+    assert use["x"]["title"] == "date (Asia/Shanghai)"
+    assert series_of(use)[0]["x"][0] == "2024-05-01 01:00:00"
 
 
 @pytest.mark.parametrize(("file", "old", "new", "error"), table_rows("folders that are damaged are named"))
@@ -97,6 +103,6 @@ def test_groups_with_long_names_stay_apart(tmp_path: Path) -> None:
     users = {"u0": "a-long-name-of-one", "u1": "a-long-name-of-two", "u2": ""}
     jobs = [replace(job, user=users[job.user or ""] or None) for job in logged(jobs_of(30))]
     write_backtest(backtest(read_logged(written(tmp_path, jobs))), tmp_path / "out")
-    names = data_of(text_of(tmp_path / "out"))["chart-by-user"]["layout"]["xaxis"]["categoryarray"]
+    names = data_of(text_of(tmp_path / "out"))["chart-by-user"]["x"]["names"]
     assert len(set(names)) == 3
     assert {name[:16] for name in names} == {"(not stated)", "a-long-name-of-…"}

@@ -1,12 +1,10 @@
 """Figures and traces for Perfetto: they show the run, and the same run gives the same bytes."""
 
-import builtins
 import gzip
 import json
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from clustersim.cli import main
 from clustersim.export import KINDS, figures, read_sweep, save, write_timeline
 from clustersim.export.perfetto import timeline_events
 from clustersim.records import EventRecord
-from itertime.errors import UserError
 from itertime.io.figures import ENDINGS
 from tests.effort import rotated
 from tests.tables import TEXTS
@@ -88,19 +85,6 @@ def test_the_command(runs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["plot", str(tmp_path / "c"), "--kind", "gantt", "-o", str(tmp_path / "g.gif")]) == 2
     assert "let the name end in .pdf, .svg, .png" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "f.svg", "results.csv", "s.pdf"]
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def absent(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(UserError, match="python -m pip install matplotlib"), figures():
-        pass
 
 
 # The trace for Perfetto

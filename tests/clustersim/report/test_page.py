@@ -21,7 +21,7 @@ from clustersim.records import JobRecord, Run, Snapshot
 from clustersim.report import group_runs, render_report
 from clustersim.report.charts import charts
 from clustersim.report.frame import MOST_POINTS, packed
-from clustersim.report.frame.looks import DARK, DASHES, LIGHT, MARKERS, POLICIES, look_of, looks_of
+from clustersim.report.frame.looks import DARK, LIGHT, POLICIES, look_of, looks_of
 from clustersim.report.headline import headline_rows
 from clustersim.report.numbers import difference, duration
 from clustersim.report.runs import named, pairs
@@ -101,7 +101,7 @@ class Page(HTMLParser):
             self.text += data
 
     def packed(self) -> list[str]:
-        """What is in the packed script elements: the page's data, then plotly."""
+        """What is in the packed script elements: the page's data."""
         letters = [text for kind, text in self.scripts if kind == "text/plain"]
         return [gzip.decompress(base64.b64decode(text, validate=True)).decode() for text in letters]
 
@@ -133,9 +133,8 @@ def test_differences(kind: str, value: float, base: float, text: str) -> None:
 
 
 def test_ratios_are_written_out_on_their_axes() -> None:
-    """A logarithmic axis of plotly's writes 0.5 as 5."""
-    axis = charts(group_runs([SLOW, FAST]))["chart-slowdown"].layout["yaxis"]
-    assert dict(zip(axis["tickvals"], axis["ticktext"], strict=True))[0.5] == "0.5×"
+    axis = charts(group_runs([SLOW, FAST]))["chart-slowdown"].panels[0].y
+    assert dict(axis.ticks or ())[0.5] == "0.5×"
 
 
 def test_verdict_averages_over_seeds() -> None:
@@ -179,8 +178,8 @@ def test_commands_are_ready_for_a_shell() -> None:
 
 def test_completion_curve_counts_what_never_finished() -> None:
     curve = charts(group_runs([CHOOSY]))["chart-jct"].series[0]
-    assert curve["x"] == [90.0, 90.0, 210.0]  # a rise from 0 at the first
-    assert curve["y"] == pytest.approx([0.0, 100 / 3, 200 / 3], rel=1e-4)
+    assert curve.x == [90.0, 90.0, 210.0]  # a rise from 0 at the first
+    assert curve.y == pytest.approx([0.0, 100 / 3, 200 / 3], rel=1e-4)
 
 
 def test_series_are_thinned_and_keep_the_time_average() -> None:
@@ -188,10 +187,10 @@ def test_series_are_thinned_and_keep_the_time_average() -> None:
     groups = group_runs([many, replace(many, policy="again")])
     for chart in charts(groups, pairs(groups, "many")).values():
         for series in chart.series:
-            assert len(series["x"]) == len(series["y"]) <= MOST_POINTS
+            assert len(series.x) == len(series.y) <= MOST_POINTS
     queue = charts(groups)["chart-queue"].series[0]
-    gaps = [b - a for a, b in zip(queue["x"], queue["x"][1:], strict=False)]
-    drawn = sum(gap * y for gap, y in zip(gaps, queue["y"], strict=False)) / (queue["x"][-1] - queue["x"][0])
+    gaps = [b - a for a, b in pairwise(queue.x)]
+    drawn = sum(gap * y for gap, y in zip(gaps, queue.y, strict=False)) / (queue.x[-1] - queue.x[0])
     end_s = max(j.finish_s for j in many.jobs if j.finish_s is not None)
     times = [*(s.time_s for s in many.snapshots), end_s]
     exact = (
@@ -216,13 +215,11 @@ def page() -> tuple[str, Page]:
 def test_hostile_text_is_text(page: tuple[str, Page]) -> None:
     _, parsed = page
     names = [tag for tag, _ in parsed.tags]
-    assert names.count("script") == 3
+    assert names.count("script") == 2
     assert "img" not in names
     assert not [attrs for _, attrs in parsed.tags for name in attrs if name.startswith("on")]
     assert parsed.text.count("<script>alert(1)</script>") > 10
     assert "&{{ 7*7 }}" in parsed.text
-    names_in_charts = {series["name"] for chart in parsed.data()["charts"] for series in chart["series"]}
-    assert not [name for name in names_in_charts if "<" in name]
 
 
 def test_packed_data_is_letters_and_digits_and_keeps_everything(page: tuple[str, Page]) -> None:
@@ -245,9 +242,8 @@ def test_only_the_page_s_own_scripts_may_run(page: tuple[str, Page]) -> None:
     assert directives["default-src"] == "'none'"
     plain = [text for kind, text in parsed.scripts if not kind]
     assert len(plain) == 1
-    digests = [hashlib.sha256(text.encode()).digest() for text in (*plain, parsed.packed()[1])]
-    expected = {f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests}
-    assert set(directives["script-src"].split()) == expected
+    digest = hashlib.sha256(plain[0].encode()).digest()
+    assert directives["script-src"] == f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def test_nothing_is_fetched(page: tuple[str, Page]) -> None:
@@ -342,8 +338,6 @@ def test_every_registered_policy_has_a_look_of_its_own() -> None:
     looks = [look_of(name) for name in names]
     assert len(set(looks)) == len(names)
     assert set(POLICIES) <= set(names)
-    drawn = {(look % 8, DASHES[look // 8], MARKERS[(look % 8 + look // 8) % 8]) for look in looks}
-    assert len(drawn) == len(names)
 
 
 def test_a_look_does_not_depend_on_the_others() -> None:
@@ -376,8 +370,8 @@ def test_a_policy_has_its_look_in_all_parts_of_a_page() -> None:
     assert [row.series for row in headline_rows(runs, "srtf").rows] == looks
     assert [one.series for one in named(runs)] == looks
     drawn = charts(groups, pairs(groups, "srtf"), baseline="srtf")
-    assert [one["series"] for one in drawn["chart-jct"].series] == looks
-    assert [one["series"] for one in drawn["chart-pairs"].series] == looks[1:]
+    assert [curve.look for curve in drawn["chart-jct"].series] == looks
+    assert [curve.look for curve in drawn["chart-pairs"].series] == looks[1:]
 
 
 def test_of_many_policies_few_are_drawn_at_first_and_named() -> None:
@@ -386,12 +380,9 @@ def test_of_many_policies_few_are_drawn_at_first_and_named() -> None:
     groups = group_runs(runs)
     base = len(groups) - 1
     drawn = charts(groups, pairs(groups, groups[base].label), baseline=groups[base].label, base=base)
-    shown = [one["name"] for one in drawn["chart-jct"].series if not one["quiet"]]
+    shown = [curve.name for curve in drawn["chart-jct"].series if not curve.quiet]
     assert shown == [group.label for group in (*groups[:7], groups[base])]  # the soonest, and the baseline
     assert len(drawn["chart-jct"].series) == len(groups)
-    rows = [drawn["chart-gpus"].layout[f"yaxis{i}"]["domain"] for i in range(1, 9)]
-    assert all(low >= 0 and high - low > 0.05 for low, high in rows)
-    assert all(above[0] > below[1] for above, below in pairwise(rows))
-    assert "yaxis9" not in drawn["chart-gpus"].layout
+    assert [panel.title for panel in drawn["chart-gpus"].panels] == shown
     for sentence in (*verdict(runs, groups[base].label), *notes(runs)):
         assert len(sentence) < 500
