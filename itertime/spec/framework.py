@@ -14,7 +14,17 @@ from typing import Annotated, Literal
 from pydantic import StrictBool
 from pydantic.dataclasses import dataclass
 
-from itertime.io import CONFIG, Name, NonNegative, Positive, Share, construct, described, optional
+from itertime.io import (
+    CONFIG,
+    Name,
+    NonNegative,
+    Positive,
+    Share,
+    Whole,
+    construct,
+    described,
+    optional,
+)
 
 from .references import Reference, SpecCache
 
@@ -24,7 +34,11 @@ NEUTRAL = "megatron"
 
 @dataclass(frozen=True, config=CONFIG)
 class Framework:
-    """What software adds to a profile's kernels; the defaults are neutral."""
+    """What software adds to a profile's kernels; the defaults are neutral.
+
+    Buckets of gradients are by default those of Megatron Core: `max(40000000, 1000000 *
+    get_data_parallel_world_size())` parameters (distributed_data_parallel.py).
+    """
 
     name: Annotated[Name, described("of the framework")]
     source: Annotated[Name, described("where the values come from")]
@@ -56,6 +70,15 @@ class Framework:
     )
     gather_overlap: StrictBool = optional(
         True, "where gradients overlap the backward pass, weights are gathered beside the next forward"
+    )
+    bucket_parameters: Whole = optional(
+        40_000_000, "parameters of a bucket of gradients that overlaps the backward pass, at least", "1"
+    )
+    bucket_parameters_per_rank: Whole = optional(
+        1_000_000, "the same for each data-parallel rank; the larger counts", "1"
+    )
+    bucket_bytes: Whole = optional(
+        0, "the same in bytes; where all three are 0, a layer is a bucket, as FSDP wraps it", "bytes"
     )
     kernels: Positive = optional(1.0, "kernels issued for each one that the cost model counts", "1")
     backward_kernels: Positive | None = optional(

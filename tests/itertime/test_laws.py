@@ -1,8 +1,5 @@
 """Laws that hold whatever is asked: of one answer, and of two to questions that differ in one thing
 (`laws.yaml`).
-
-Overlap with one bucket a layer is not among them: each bucket pays the latency of its own collective, so a
-slow network can make it slower than one exchange at the end.
 """
 
 from __future__ import annotations

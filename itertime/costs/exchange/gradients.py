@@ -43,40 +43,42 @@ class Exchange:
     @property
     def total_s(self) -> Array:
         """Seconds of communication, hidden or not, on average over the run."""
+        seconds = self.gather_s + self.reduce_s
         if self.warmup is None:
-            return self.gather_s + self.reduce_s
-        return self.gather_s + self._mean(self.reduce_s, self.warmup.reduce_s)
-
-    def exposed_reduce_s(self, cover: Array) -> Array:
-        """Seconds to combine gradients that a backward pass of `cover` seconds does not hide, on average."""
-        exposed = exposed_s(self.reduce_s, cover, self.buckets, self.overlapped)
-        return exposed if self.warmup is None else self._mean(exposed, self.warmup.exposed_reduce_s(cover))
-
-    def _mean(self, compressed: Array, warm_up: Array) -> Array:
-        return (1 - self.warmup_share) * compressed + self.warmup_share * warm_up
+            return seconds
+        return (1 - self.warmup_share) * seconds + self.warmup_share * self.warmup.total_s
 
     def clipped(self, kernels: dict[str, Array], norm_s: Array, overlapped: Flags) -> Exchange:
         """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
-        warmup = self.warmup and self.warmup.clipped(kernels, norm_s, overlapped)
-        overlap = self.overlapped & overlapped
-        return replace(self, kernels=kernels, norm_s=norm_s, overlapped=overlap, warmup=warmup)
+        return replace(self, kernels=kernels, norm_s=norm_s, overlapped=self.overlapped & overlapped)
+
+    def chosen(self, rows: Flags, alternative: Exchange) -> Exchange:
+        """The exchange, in the plans at `rows` replaced by the `alternative`."""
+        columns = {
+            name: np.where(rows, getattr(alternative, name), getattr(self, name))
+            for name in ("reduce_s", "gather_s", "buckets", "calls", "overlapped", "norm_s")
+        }
+        kernels = {
+            name: np.where(rows, alternative.kernels[name], seconds) for name, seconds in self.kernels.items()
+        }
+        return replace(self, **columns, kernels=kernels)
 
 
-def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
-    """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan.
+def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) -> list[Exchange]:
+    """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan;
+    then, where a framework divides a plan's gradients into several buckets, the same at once.
 
-    Copies of an expert are ep x etp GPUs apart. Buckets are one a layer where they overlap a pass, unless
-    `bucket_bytes` gives their size; without either, or in the step of a 1-bit optimizer, everything goes at
-    once. Each bucket pays the latency of its own collective (Li et al., PyTorch Distributed, VLDB 2020,
-    section 3.2).
+    Copies of an expert are ep x etp GPUs apart. Gradients that overlap a pass go in the framework's buckets,
+    unless `bucket_bytes` gives their size; without either, or in the step of a 1-bit optimizer, everything of
+    a chunk goes at once. Each bucket pays the latency of its own collective (Li et al., PyTorch Distributed,
+    VLDB 2020, section 3.2).
     """
     plans, options = workload.plans, workload.plans.options
-    late = in_step(options)
-    size = gradient_bytes(workload) * (shared + experts) / plans.interleave
-    by_layer = np.maximum(layers // plans.interleave, 1)
-    by_size = np.ceil(size / np.where(plans.bucket_bytes > 0, plans.bucket_bytes, np.inf)).astype(np.int64)
-    buckets = np.where(plans.bucket_bytes > 0, np.maximum(by_size, 1), by_layer)
-    calls = np.where(plans.grad_overlap | (plans.bucket_bytes > 0), buckets, 1) * plans.interleave
+    late, stated = in_step(options), plans.bucket_bytes > 0
+    divided = _buckets(workload, layers, (shared + experts) / plans.interleave)
+    several = plans.grad_overlap & ~stated & (divided > 1)
+    buckets = np.array([divided, np.where(several, 1, divided)] if several.any() else [divided])
+    calls = np.where(plans.grad_overlap | stated, buckets, 1) * plans.interleave
     if late:
         calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
@@ -89,25 +91,43 @@ def exchange(workload: Workload, layers: Whole, shared: Array, experts: Array) -
     nothing = np.zeros(len(plans))
     # Of so many chunks the pipeline hides all but one.
     ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)
-    compressed = Exchange(
-        reduce_s=reduced * calls / (1 if options.clipping == "before" else ahead),
-        gather_s=gathered * calls / ahead,
-        buckets=buckets,
-        calls=calls,
-        overlapped=nothing > 0 if late else plans.grad_overlap,
-        norm_s=nothing,
-    )
-    if not options.warmup_share:
-        return compressed
-    plans = replace(plans, options=replace(options, compression="none", warmup_share=0.0))
-    full = exchange(replace(workload, plans=plans), layers, shared, experts)
-    return replace(compressed, warmup_share=options.warmup_share, warmup=full)
+    reduce_s = reduced * calls / (1 if options.clipping == "before" else ahead)
+    gather_s = gathered * calls / ahead
+    return [
+        Exchange(
+            reduce_s=reduce_s[row],
+            gather_s=gather_s[row],
+            buckets=buckets[row],
+            calls=calls[row],
+            overlapped=nothing > 0 if late else plans.grad_overlap,
+            norm_s=nothing,
+        )
+        for row in range(len(buckets))
+    ]
+
+
+def _buckets(workload: Workload, layers: Whole, parameters: Array) -> Whole:
+    """Buckets of the gradients of a chunk with so many parameters on a GPU, of a stage with `layers` layers.
+
+    A plan may state their size. Otherwise it is the framework's (`Framework.bucket_parameters` and the two
+    keys after it), or one bucket a layer: what FSDP wraps, so also wherever gradients are scattered.
+    """
+    plans, framework = workload.plans, workload.framework
+    gradient, stated = gradient_bytes(workload), plans.bucket_bytes > 0
+    by_layer = np.maximum(layers // plans.interleave, 1)
+    of_ranks = np.maximum(framework.bucket_parameters, framework.bucket_parameters_per_rank * plans.dp)
+    nbytes = np.maximum(gradient * of_ranks, framework.bucket_bytes)
+    by_rule = (nbytes > 0) & (plans.gradient_shards == 1)
+    sizes = np.where(stated, plans.bucket_bytes, np.where(by_rule, nbytes, np.inf))
+    by_size = np.ceil(gradient * parameters / sizes).astype(np.int64)
+    return np.where(stated | by_rule, np.maximum(by_size, 1), by_layer)
 
 
 def _sums(
     workload: Workload, parameters: Array, ranks: Whole, shards: Shards, spacing: Whole
 ) -> tuple[Array, Array]:
-    """Seconds to combine gradients and to gather weights of `parameters` parameters per GPU, one call each.
+    """Seconds to combine gradients and to gather weights of `parameters` parameters per GPU, one call each;
+    (plans,), or for several divisions (divisions, plans).
 
     `ranks` ranks, each `spacing` GPUs from the next, hold copies. What every micro-batch scatters
     (`sharded_s`) is already summed within the `shards` of the gradients; what remains is the sum over those

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array
+from itertime.arrays import Array, Flags, Whole
 from itertime.costs.layer import Parts
 from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
 from itertime.spec import PlanBatch
 
-from .clipping import clipping_s
+from .clipping import Clipping, clipping_s, clips_buckets
 from .compression_kernels import compression_kernels_s
-from .gradients import Exchange, exchange, exposed_s
+from .gradients import Exchange, exchanges, exposed_s
 from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
+
+_ROUNDING = 1e-9  # equal times choose alike for one plan and for many
 
 
 def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[Parts, Exchange]:
@@ -27,7 +30,6 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     bucket before it is sent lengthen the backward pass (`clipping.py` derives it), beyond the seconds that
     the GPU `waits` for launches in it.
     """
-    forward, backward = passes
     plans, partition, site = workload.plans, workload.partition, workload.system.site
     kind = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
@@ -37,21 +39,19 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     )
     if not workload.model.lora_rank:
         shared = shared + partition.tables
-    traffic = exchange(workload, layers, shared, experts)
-    clipping = clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
+    exchanged = _beside(workload, (layers, shared, experts), passes, waits)
+    if plans.options.warmup_share:
+        options = replace(plans.options, compression="none", warmup_share=0.0)
+        uncompressed = replace(workload, plans=replace(plans, options=options))
+        warmup = _beside(uncompressed, (layers, shared, experts), passes, waits)
+        exchanged = exchanged.after(warmup, plans.options.warmup_share)
     once: Parts = {}
-    if clipping is not None:
-        once["clipping"] = clipping.seconds(traffic.calls)
-        traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
-    for seconds in traffic.kernels.values():
-        backward = backward + traffic.buckets * seconds
-    ahead = plans.grad_overlap & workload.framework.gather_overlap
-    exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
-    exposed = exposed + traffic.exposed_reduce_s(backward)
+    if exchanged.clipping is not None:
+        once["clipping"] = exchanged.clipping
     if plans.options.compression != "none":
         once["compression_once"] = compression_kernels_s(workload, shared + experts)
     once |= {
-        "dp_comm": exposed,
+        "dp_comm": exchanged.exposed,
         "embedding_sync": _embedding_sync_s(workload),
         **optimizer_s(workload, shared, experts, layers),
         "iteration_overhead": site.iteration_overhead_s
@@ -61,8 +61,89 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.framework.contention:
-        once["contention_once"] = workload.framework.contention * np.maximum(traffic.total_s - exposed, 0.0)
-    return once, traffic
+        once["contention_once"] = exchanged.contention
+    return once, exchanged.traffic
+
+
+@dataclass(frozen=True)
+class _Exchanged:
+    """An exchange with the seconds that it adds to an iteration: those that no pass hides, those by which it
+    lengthens the passes that hide the others, and those of clipping; None without any.
+    """
+
+    traffic: Exchange
+    exposed: Array
+    contention: Array
+    clipping: Array | None
+
+    @property
+    def seconds(self) -> Array:
+        seconds = self.exposed + self.contention
+        return seconds if self.clipping is None else seconds + self.clipping
+
+    def chosen(self, rows: Flags, alternative: _Exchanged) -> _Exchanged:
+        """This exchange, in the plans at `rows` replaced by the `alternative`."""
+        if not rows.any():
+            return self
+        clipping = self.clipping
+        if clipping is not None and alternative.clipping is not None:
+            clipping = np.where(rows, alternative.clipping, clipping)
+        exposed = np.where(rows, alternative.exposed, self.exposed)
+        contention = np.where(rows, alternative.contention, self.contention)
+        return _Exchanged(self.traffic.chosen(rows, alternative.traffic), exposed, contention, clipping)
+
+    def after(self, warmup: _Exchanged, share: float) -> _Exchanged:
+        """The mean over a run, in a `share` of whose iterations the exchange is that of the warm-up."""
+        exposed, contention = (
+            (1 - share) * own + share * of_warmup
+            for own, of_warmup in (
+                (self.exposed, warmup.exposed),
+                (self.contention, warmup.contention),
+            )
+        )
+        traffic = replace(self.traffic, warmup_share=share, warmup=warmup.traffic)
+        return _Exchanged(traffic, exposed, contention, self.clipping)
+
+
+def _beside(
+    workload: Workload, parameters: tuple[Whole, Array, Array], passes: Sequence[Array], waits: Array
+) -> _Exchanged:
+    """The exchange beside the passes, in the framework's buckets or at once.
+
+    Every bucket has its own latency. Where those of a framework take longer than one exchange after the pass,
+    it is taken to have been told so: overlap makes no iteration slower. Buckets of a stated size stay.
+    """
+    layers, shared, experts = parameters
+    traffics = exchanges(workload, layers, shared, experts)
+    clippings = [
+        clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
+        for traffic in (traffics if clips_buckets(workload) else traffics[:1])
+    ]
+    divided, *at_once = (
+        _exchanged(workload, traffic, clipping, passes)
+        for traffic, clipping in zip(traffics, clippings * len(traffics), strict=False)
+    )
+    for alternative in at_once:
+        divided = divided.chosen(divided.seconds > (1 + _ROUNDING) * alternative.seconds, alternative)
+    return divided
+
+
+def _exchanged(
+    workload: Workload, traffic: Exchange, clipping: Clipping | None, passes: Sequence[Array]
+) -> _Exchanged:
+    """What an exchange adds beside its passes."""
+    (forward, backward), plans, framework = passes, workload.plans, workload.framework
+    clipping_seconds = None
+    if clipping is not None:
+        clipping_seconds = clipping.seconds(traffic.calls)
+        traffic = traffic.clipped(clipping.kernels, clipping.norm_s, clipping.overlapped)
+    for seconds in traffic.kernels.values():
+        backward = backward + traffic.buckets * seconds
+    ahead = plans.grad_overlap & framework.gather_overlap
+    exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
+    exposed = exposed + exposed_s(traffic.reduce_s, backward, traffic.buckets, traffic.overlapped)
+    contention = framework.contention * np.maximum(traffic.total_s - exposed, 0.0)
+    return _Exchanged(traffic, exposed, contention, clipping_seconds)
 
 
 def _broadcasts(plans: PlanBatch) -> Array:

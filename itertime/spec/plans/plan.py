@@ -83,7 +83,7 @@ class Plan:
     | `cp_exchange` | how these exchange keys and values, see below |
     | `ep` | ranks of dp x cp that share the experts of a mixture (GShard, Lepikhin et al. 2021) |
     | `prefetch` | ZeRO-3 gathers the next layer's weights while the current layer computes |
-    | `bucket_bytes` | size of a gradient bucket; None: one per layer if overlapped with backward, else one |
+    | `bucket_bytes` | size of a gradient bucket; None: the framework's if overlapped, else all |
     | `precision` | of the matrices of the layers, see below |
     | `etp` | ranks that share each matrix of an expert; None: as `tp` |
     | `tp_overlap` | matrices hide tensor-parallel communication; None: as the framework does by default |

@@ -24,7 +24,7 @@ SYSTEM, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
 LENGTHS = load_lengths("wikipedia-512")
 WHOLE = replace(load_model("bert-large"), attention="flash")
 MODEL = replace(WHOLE, lengths="wikipedia-512")
-PLAN = Plan(1, 1, 1024, 16, 16384, recompute="none", grad_overlap=True)
+PLAN = Plan(1, 1, 1024, 16, 16384, recompute="none", grad_overlap=True, bucket_bytes=25_000_000)
 BALANCES = ("drawn", "exchanged", "stratified", "stratified-exchanged", "sorted")
 BATCHINGS = ("padded", "longest", "unpadded", "packed")
 

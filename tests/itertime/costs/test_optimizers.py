@@ -12,7 +12,7 @@ from itertime import Plan, load_model, load_system, predict
 from itertime.costs import Workload
 from itertime.costs.exchange import state_bytes
 from itertime.costs.exchange.clipping import clipping_s
-from itertime.costs.exchange.gradients import exchange, exposed_s
+from itertime.costs.exchange.gradients import exchanges, exposed_s
 from itertime.costs.exchange.optimizer import optimizer_s
 from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile
@@ -113,7 +113,8 @@ def test_distributed_lamb_exchanges_gradients_and_weights_as_zero_1_does(plan: P
     for name in ("adam", "lamb"):
         batch = PlanBatch.of([replace(plan, options=PlanOptions(optimizer=name))])
         layers = np.array([GPT.layers // plan.pp])
-        found[name] = exchange(Workload.of(GPT, batch, A100, PROFILE), layers, np.array([1e9]), np.zeros(1))
+        workload = Workload.of(GPT, batch, A100, PROFILE)
+        found[name] = exchanges(workload, layers, np.array([1e9]), np.zeros(1))[0]
     assert found["lamb"].reduce_s == found["adam"].reduce_s
     assert found["lamb"].gather_s == found["adam"].gather_s
 
@@ -122,7 +123,7 @@ def test_distributed_lamb_in_nodes_sends_one_shard_of_each_gpu_between_them() ->
     """128 nodes of 8: a reduce-scatter in the node, then all-reduces of an eighth, 8 of them at a time."""
     plan = Plan(1, 1, 1024, 1, 1024, zero_stage=1, zero_group=8, options=PlanOptions(optimizer="lamb"))
     workload = Workload.of(BERT, PlanBatch.of([plan]), A100, PROFILE)
-    found = exchange(workload, np.array([24]), np.array([3e8]), np.zeros(1))
+    found = exchanges(workload, np.array([24]), np.array([3e8]), np.zeros(1))[0]
     inside = reduce_scatter_s(6e8, Group(8, 8), Fabric(A100, PROFILE))
     between = all_reduce_s(6e8 / 8, Group(128, 1, 8), Fabric(A100, PROFILE))
     assert found.reduce_s == pytest.approx(inside + between, rel=1e-12)
