@@ -120,17 +120,18 @@ def test_the_prose_has_the_figures_of_the_tables(runs: list[Run]) -> None:
         return sorted(seconds(runs, sites, gbps, name) / one for sites in local_steps.SITES)
 
     plain, grouped = over(10, local_steps.PLAIN), over(10, local_steps.GROUPED)
-    hundred, most = over(10, "DiLoCo, H = 100"), over(1, "DiLoCo, H = 500")
+    hundred, rare = over(10, "DiLoCo, H = 100"), over(10, "DiLoCo, H = 500")
+    most = over(1, "DiLoCo, H = 500")
     alone = sorted(run.iteration_s - run.outer_sync_s for run in runs if run.outer_sync_s)
     needed = [int(cell) for cell in local_steps.needed_steps(runs).splitlines()[-2].split("|")[2:-1]]
     for words in (
         f"one site take {one:.3f} s an iteration",
         f"takes {plain[0]:.0f} times as long as at one site",
         f"groups of a site {grouped[0]:.0f} to {grouped[-1]:.0f} times",
-        f"{100 * hundred[0] - 100:.0f} to {100 * hundred[-1] - 100:.0f} % more, 500 steps to less than",
+        f"{100 * hundred[0] - 100:.0f} to {100 * hundred[-1] - 100:.0f} % more, 500 steps to "
+        f"{100 * rare[0] - 100:.0f} to {100 * rare[-1] - 100:.0f} % more",
         f"{alone[-1]:.2f} to {alone[0]:.2f} s instead of {one:.2f} s",
         f"At 200 Gb/s, {min(needed)} to {max(needed)} steps are enough",
         f"not even 500 are: {100 * most[0] - 100:.0f} to {100 * most[-1] - 100:.0f} % more",
     ):
         assert words in page, RENEW
-    assert max(over(10, "DiLoCo, H = 500")) < 1
