@@ -125,7 +125,7 @@ def backtest(
     selection = Selection(from_s, until_s, limit)
     logged = library.read_logged(log, _reading(context.params), selection).part(only, since, before)
     if site is not None:
-        _compare_nodes(site, logged)
+        _compare_names(site, logged)
     result = _backtest(logged, site_facts, stated_options)
     written = [] if folder is None else library.write_backtest(result, folder, report=not no_report)
     if json:
@@ -245,16 +245,21 @@ def _clusters(options: Mapping[str, Any]) -> tuple[dict[str, Cluster], Mapping[s
     return clusters, {**options, "settings": settings, "policy": policy}
 
 
-def _compare_nodes(site: Path, logged: LoggedRun) -> None:
-    """UserError if a site has none of the nodes on which jobs of a log ran; a warning if it lacks some."""
-    from clustersim.sites import hostlist_of, load_site
+def _compare_names(site: Path, logged: LoggedRun) -> None:
+    """UserError if a site has none of the nodes on which jobs of a log ran; a warning if it lacks some, or
+    partitions, QOS or accounts of jobs.
+    """
+    from clustersim.sites import document_of, hostlist_of, load_site
     from itertime.errors import UserError
     from itertime.io import shown
 
+    from .output.runs import warn_of_missing_names
     from .output.terminal import say
 
+    site_of_log = load_site(site)
+    warn_of_missing_names(document_of(site_of_log), logged.jobs)
     logged_nodes = {span.node for spans in logged.on_nodes for span in spans}
-    foreign_nodes = sorted(logged_nodes - {node.name for node in load_site(site).nodes})
+    foreign_nodes = sorted(logged_nodes - {node.name for node in site_of_log.nodes})
     if not foreign_nodes:
         return
     names = shown(hostlist_of(foreign_nodes))

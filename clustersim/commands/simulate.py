@@ -47,12 +47,13 @@ def run(trace: TraceFile, options: RunOptions, output: RunOutput, policy: Policy
     from clustersim.runs import Trace
     from clustersim.runs import run as simulate
 
-    from .output.runs import check_folder, print_run
+    from .output.runs import check_folder, print_run, warn_of_missing_names
     from .output.terminal import progress_of
 
     name = policy_or_that_of_site(policy, options)
     config = options.config(name)
     jobs = Trace.read(trace, config.table, config.model_path)
+    warn_of_missing_names(config.site, jobs.jobs)
     if output.out is not None:
         check_folder(output.out, force=output.force)
     try:
@@ -91,6 +92,8 @@ def compare(
     """
     from clustersim.runs import Trace
 
+    from .output.runs import warn_of_missing_names
+
     names = _policy_names(policies)
     if vary is not None:
         for option, is_given in (("--force", output.force), ("--parquet", output.parquet)):
@@ -110,6 +113,7 @@ def compare(
         for k in range(seeds)
     ]
     jobs = Trace.read(trace, configs[0].table, configs[0].model_path)
+    warn_of_missing_names(configs[0].site, jobs.jobs)
     _compare(jobs, configs, output, baseline=baseline, workers=workers)
 
 

@@ -9,10 +9,12 @@ from typing import Any
 from clustersim.cluster import Placement
 from clustersim.sites import (
     HeldGpus,
+    NamesOfJob,
     SlurmSite,
     closed_numbers,
     node_numbers,
     refuse_exceeded_limits,
+    unknown_names,
 )
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
@@ -117,18 +119,11 @@ class LiveSite:
         """UserError for a job whose partition, QOS or account the site does not have, and for one whose
         partitions are all in a state in which none of their jobs starts.
         """
-        site = self.site
-        partitions = self.partitions_of(job)
-        accounts = dict.fromkeys(entry.account for entry in site.associations)
-        account = self.account_of(job)
-        for kind, names, vocabulary in (
-            ("partition of the site", partitions, site.partitions),
-            ("QOS of the site", [job.qos] if job.qos and site.qos else [], site.qos),
-            ("account of the site", [account] if account and accounts else [], accounts),
-        ):
-            for name in names:
-                if name not in vocabulary:
-                    raise UserError(f"job {shown(job.job_id)}: {UnknownName(kind, shown(name), vocabulary)}")
+        site, partitions = self.site, self.partitions_of(job)
+        names = NamesOfJob(tuple(partitions), job.qos, self.account_of(job))
+        for kind, name, vocabulary in unknown_names(site, names):
+            problem = UnknownName(f"{kind} of the site", shown(name), vocabulary)
+            raise UserError(f"job {shown(job.job_id)}: {problem}")
         states = [site.partitions[name].State for name in partitions]
         if all(state in CLOSED_PARTITIONS for state in states):
             name, state = partitions[0], states[0]

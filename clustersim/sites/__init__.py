@@ -13,6 +13,8 @@
 | `gpu_type_of` | the name of a node's GPUs in the cluster |
 | `summary_of` | what a site is, in sentences |
 | `refuse_exceeded_limits`, `HeldGpus` | an error if running jobs exceed limits; the GPUs of one |
+| `missing_names` | a sentence on partitions, QOS and accounts of jobs that it does not have |
+| `unknown_names`, `NamesOfJob` | those of one job; what a job names |
 | `accounts_above` | an account and those above it |
 | `LIMITS` | the limits of associations and QOS, and what each counts |
 | `FOLLOWED_OPTIONS` | the names in SchedulerParameters that the policy `slurm` follows, with their defaults |
@@ -31,6 +33,7 @@ from .held import HeldGpus, refuse_exceeded_limits
 from .hostlists import hostlist_of, hosts_of
 from .limits import LIMITS
 from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
+from .names import NamesOfJob, missing_names, unknown_names
 from .slurm import (
     Association,
     Partition,
@@ -49,6 +52,7 @@ __all__ = [
     "LIMITS",
     "Association",
     "HeldGpus",
+    "NamesOfJob",
     "Partition",
     "Qos",
     "Settings",
@@ -64,9 +68,11 @@ __all__ = [
     "hostlist_of",
     "hosts_of",
     "load_site",
+    "missing_names",
     "node_numbers",
     "refuse_exceeded_limits",
     "site_of",
     "summary_of",
+    "unknown_names",
     "write_site",
 ]

@@ -6,6 +6,7 @@
 | `nodes.HOSTS.KEY` | a value of some nodes, as in `nodes.n[01-04].state` |
 | `partitions.NAME.KEY`, `qos.NAME.KEY`, `qos.NAME.limits.LIMIT` | a value of a partition or of a QOS |
 | `associations.ACCOUNT.KEY`, `associations.ACCOUNT/USER.KEY` | a value of an account, or of a user in it |
+| `reservations.NAME.KEY` | a value of a reservation; its times are dates, or seconds since 1970 |
 | `settings.KEY`, `settings.SchedulerParameters.NAME` | a setting |
 """
 
@@ -27,7 +28,7 @@ __all__ = ["changed_document", "with_nodes"]
 
 _MOST_NODES = 1_000_000
 _NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.ASCII | re.DOTALL)
-_PARTS = ("nodes", "partitions", "qos", "associations", "settings")
+_PARTS = ("nodes", "partitions", "qos", "associations", "reservations", "settings")
 
 
 def changed_document(document: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
@@ -47,8 +48,8 @@ def changed_document(document: Mapping[str, Any], path: str, value: Any) -> dict
     changed = dict(document)
     if part == "settings":
         changed[part] = _assigned(document.get(part, {}), subpath.split(".", 1), value)
-    elif part == "associations":
-        changed[part] = _with_association(document.get(part, []), subpath, value)
+    elif part in ("associations", "reservations"):
+        changed[part] = _with_entry(part, document.get(part, []), subpath, value)
     else:
         entries = dict(document.get(part, {}))
         name, keys = _named(subpath, entries, path, part)
@@ -76,9 +77,13 @@ def _assigned(values: Mapping[str, Any], keys: list[str], value: Any) -> dict[st
     return {**values, keys[0]: {**inner, keys[1]: value}}
 
 
-def _with_association(entries: list[Mapping[str, Any]], subpath: str, value: Any) -> list[Mapping[str, Any]]:
-    names = ["/".join(filter(None, (entry["account"], entry.get("user", "")))) for entry in entries]
-    name, keys = _named(subpath, names, f"associations.{subpath}", "associations")
+def _with_entry(
+    part: str, entries: list[Mapping[str, Any]], subpath: str, value: Any
+) -> list[Mapping[str, Any]]:
+    """The entries of a list, with a value in the one that the path names."""
+    keys_of_names = ("name",) if part == "reservations" else ("account", "user")
+    names = ["/".join(str(entry[key]) for key in keys_of_names if entry.get(key)) for entry in entries]
+    name, keys = _named(subpath, names, f"{part}.{subpath}", part)
     return [
         _assigned(entry, keys.split(".", 1), value) if name == of_entry else entry
         for entry, of_entry in zip(entries, names, strict=True)

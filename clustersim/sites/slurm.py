@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from datetime import UTC, datetime
 from math import inf
 from typing import Annotated, Any
 
@@ -56,6 +57,17 @@ def _seconds(value: Any) -> Any:
 
 def _written_time(seconds: float | None) -> float | str | None:
     return time_text(seconds) if seconds is not None and seconds == int(seconds) else seconds
+
+
+def _moment(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("is no date; write 2026-03-01T08:00:00, or seconds since 1970") from None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return value
 
 
 def _hosts(value: Any) -> Any:
@@ -154,6 +166,7 @@ ShareOrParent = Annotated[
 ]
 Mode = Annotated[str, BeforeValidator(_mode), _known("mode", PREEMPT_MODES, str.upper)]
 """What YAML reads as false is OFF."""
+Moment = Annotated[float, BeforeValidator(_moment)]
 Weight = Annotated[int, Field(ge=0, lt=2**32)]
 CheckedOptions = Annotated[Options, AfterValidator(_options)]
 PreemptOptions = Annotated[Options, AfterValidator(_preempt_options)]
@@ -241,18 +254,19 @@ class Association:
 
 @dataclass(frozen=True, config=CONFIG)
 class SiteReservation:
-    """Nodes that are, from `start` to `end` (seconds since 1970), for `users` and `accounts` alone. It counts
-    from `known` on (seconds since 1970; None: always), since jobs that would run into it may not start.
+    """Nodes that are, from `start` to `end`, for `users` and `accounts` alone. It counts from `known` on
+    (None: always), since jobs that would run into it may not start. Times are seconds since 1970, or dates,
+    which are of UTC if they state no other zone.
     """
 
     name: Name
-    start: float
-    end: float
+    start: Moment
+    end: Moment
     nodes: Hosts
     users: Names = ()
     accounts: Names = ()
     Flags: Names = ()
-    known: float | None = None
+    known: Moment | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)

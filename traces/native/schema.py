@@ -41,6 +41,7 @@ _LEAST_FRACTION = 1e-6  # of a GPU; parts are counted in millionths
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6  # ratios of weights stay well within doubles and solvers
 _LEAST_HOST, _MAX_HOST = 1e-3, 1e9  # cores, and GB of memory, of a job
 _MAX_BATCH = 10_000_000  # the largest global batch that itertime plans
+_ROUNDING_S = 1e-6  # to which cells of attempts are written
 
 
 def _text(text: str) -> str:
@@ -289,6 +290,11 @@ def _contradictions_of_submission(job: Job) -> Iterator[tuple[str, object, str]]
         if time_s is not None and time_s < job.submit_s:
             text = f"is before submit_s={job.submit_s:g}; it is a time on the same clock, not a wait"
             yield name, f"{time_s:g}", text
+    if job.attempts is not None:
+        start_s = parse_attempts(job.attempts)[0].start_s
+        if start_s < job.submit_s - _ROUNDING_S:
+            text = f"begin at {start_s:g}, before submit_s={job.submit_s:g}; write times on the trace's clock"
+            yield "attempts", job.attempts, text
     if job.gpus_per_node is not None:
         if job.nodes is None:
             yield "gpus_per_node", job.gpus_per_node, "needs nodes, the number of nodes; state both"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,19 @@ from typing import Any
 from clustersim.records import Run
 from itertime.commandline import print_json
 from itertime.errors import UserError
+from traces.job import Job
 
 from .terminal import WIDE, print_table, say
 
-__all__ = ["check_folder", "has_report", "of_sound_records", "print_comparison", "print_run", "run_folders"]
+__all__ = [
+    "check_folder",
+    "has_report",
+    "of_sound_records",
+    "print_comparison",
+    "print_run",
+    "run_folders",
+    "warn_of_missing_names",
+]
 
 MORE = "--wide shows them, --json has every metric"
 """How to see the columns that a table leaves out."""
@@ -50,6 +59,14 @@ def check_folder(folder: Path, runs: Sequence[str] = (), force: bool = False) ->
         )
     if not os.access(existing, os.W_OK):
         raise UserError(f"{folder}: {existing} cannot be written; choose another place with --out")
+
+
+def warn_of_missing_names(site: Mapping[str, Any] | None, jobs: Iterable[Job]) -> None:
+    """Say on stderr which partitions, QOS and accounts of jobs a site, as its document, does not have."""
+    from clustersim.sites import missing_names, site_of
+
+    if site is not None and (sentence := missing_names(site_of(site), jobs)):
+        say(f"warning: {sentence}", err=True)
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from clustersim.sites import (
     SiteNode,
     SiteReservation,
     SlurmSite,
+    changed_document,
     closed_numbers,
     cluster_of_site,
     document_of,
@@ -44,6 +45,11 @@ def site():
         Settings(SchedulerParameters={"bf_interval": 1, "bf_continue": True}, PreemptMode="OFF"),
         ("Licenses=a: is not modelled",),
     )
+
+
+def test_times_of_reservations_are_dates(site):
+    document = changed_document(document_of(site), "reservations.maint.known", "1970-01-01T01:01:30+01:00")
+    assert site_of(document).reservations[0].known == 90.0
 
 
 def test_a_site_is_the_same_after_a_file_or_a_manifest(site, tmp_path):
