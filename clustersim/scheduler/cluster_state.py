@@ -46,6 +46,10 @@ class GpuSharing:
 _NO_SHARING = GpuSharing()
 
 
+def _no_tasks(array_id: str) -> int:
+    return 0
+
+
 def _as_predicted(model: str | None, placement: Placement) -> float:
     return 1.0
 
@@ -69,6 +73,7 @@ class ClusterState(Generic[AnyView]):
     | `nodes` | why jobs cannot have GPUs of some nodes (`NodeStates`) |
     | `running` | in the order of their starts, each with a number that every start changes |
     | `waiting` | the jobs that wait for GPUs |
+    | `tasks_held_back` | how many tasks of an array wait for its limit alone, by its name |
     | `restart_s`, `curves` | see `RestartTimes` and `JobCurves` |
     | `changes` | the jobs that changed since the last decision; None until the policy asks for them |
     | `orders` | the running jobs by each key that a policy promised never grows while a job runs |
@@ -97,6 +102,7 @@ class ClusterState(Generic[AnyView]):
         "running",
         "sharing",
         "stamp",
+        "tasks_held_back",
         "type_slowdown",
         "waiting",
     )
@@ -120,6 +126,7 @@ class ClusterState(Generic[AnyView]):
         self.nodes.unequal = cluster.unequal
         self.running: dict[AnyView, int] = {}
         self.waiting: WaitingJobs[AnyView] = WaitingJobs()
+        self.tasks_held_back: Callable[[str], int] = _no_tasks
         self.restart_s = RestartTimes(cluster, overheads)
         self.curves = JobCurves(cluster, overheads)
         self.changes: JobChanges[AnyView] | None = None

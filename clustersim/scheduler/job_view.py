@@ -160,6 +160,12 @@ class JobView:
         return self._job.job.array_limit
 
     @property
+    def tasks_held_back(self) -> int:
+        """How many further tasks of its array the engine holds back for the limit of the array alone."""
+        array_id = self._job.job.array_id
+        return 0 if array_id is None else self._facts.tasks_held_back(array_id)
+
+    @property
     def reservation(self) -> str | None:
         """The reservation of the site in which it asks to run."""
         return self._job.job.reservation

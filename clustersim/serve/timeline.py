@@ -8,7 +8,6 @@ from math import inf
 
 from clustersim.records import EventRecord
 
-from .curves import Curves
 from .picture import RunPicture
 
 __all__ = ["Timeline"]
@@ -20,7 +19,7 @@ Block = Callable[[int], tuple[list[EventRecord], int]]
 
 
 class Timeline:
-    """What is known of a log that grows: the picture at its end, earlier ones to begin from, and curves.
+    """What is known of a log that grows: the picture at its end, and earlier ones to begin from.
 
     At most `most` pictures are kept. When there are more, every second one goes, and from then on they are
     twice as far apart.
@@ -28,7 +27,6 @@ class Timeline:
 
     def __init__(self, block: Block, limit: int = _MOST):
         self.last = RunPicture()
-        self.curves = Curves()
         self.begin_s: float | None = None
         self.offset = 0
         self._block, self._most, self._stride, self._blocks = block, limit, 1, 0
@@ -41,9 +39,7 @@ class Timeline:
             return events
         if self.begin_s is None:
             self.begin_s = events[0].time_s
-        for event in events:
-            self.last.apply((event,))
-            self.curves.note(self.last)
+        self.last.apply(events)
         self.offset = offset
         self._blocks += 1
         if self._blocks % self._stride == 0:

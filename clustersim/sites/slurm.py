@@ -302,6 +302,8 @@ class Settings:
     AccountingStorageEnforce: Enforced = ()
     OverTimeLimit: Seconds = 0.0
     KillWait: Seconds = 30.0
+    Epilog: bool = False
+    """Whether nodes run a program at the end of each job."""
     requeue_delay: Seconds = 121.0
     """Seconds until a requeued job is eligible again: AuthInfo's cred_expire, 120 by default, and 1."""
 

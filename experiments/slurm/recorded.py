@@ -19,7 +19,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clustersim.sites import Association, Partition, Qos, Settings, SiteNode, SiteReservation, SlurmSite
+from clustersim.sites import (
+    FOLLOWED_OPTIONS,
+    Association,
+    Partition,
+    Qos,
+    Settings,
+    SiteNode,
+    SiteReservation,
+    SlurmSite,
+)
 
 __all__ = [
     "LogLine",
@@ -248,7 +257,8 @@ def _settings(folder: Path) -> Settings:
     parameters: dict[str, Any] = {}
     for word in config["SchedulerParameters"].split(","):
         key, _, value = word.partition("=")
-        parameters[key] = int(value) if value else True
+        if key in FOLLOWED_OPTIONS:
+            parameters[key] = int(value) if value else True
     weights = {
         f"PriorityWeight{key}": int(config[f"PriorityWeight{name}"])
         for key, name in (

@@ -2,7 +2,7 @@
 
 | module | names | what |
 |---|---|---|
-| `controller` | `Controller`, `Host`, `Phases` | its jobs and nodes, the timers of its schedulers |
+| `controller` | `Controller`, `Host`, `Phases`, `phases_of_start` | its jobs and nodes, its timers |
 | `main_scheduler` | `queue_of` | the order of the queue; the main scheduler |
 | `backfill` | `run_backfill` | a plan for every waiting job, made anew in each cycle |
 | `outlook` | | when a job can start, by the limits of the running ones |
@@ -24,7 +24,7 @@ Why
 """
 
 from .backfill import run_backfill
-from .controller import Controller, Host, Phases
+from .controller import Controller, Host, Phases, phases_of_start
 from .fair_share import ShareTree
 from .limits import Limits
 from .main_scheduler import queue_of
@@ -49,6 +49,7 @@ __all__ = [
     "Shape",
     "ShareTree",
     "nodes_in",
+    "phases_of_start",
     "place",
     "queue_of",
     "resources_of",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import pairwise
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -40,6 +41,9 @@ class Planner(Starter, Protocol):
 
     def preemptable(self, job: JobRecord, partition: str, usable: int) -> Sequence[JobRecord]:
         """The running jobs that `job` may preempt."""
+
+    def tasks_held_back(self, job: JobRecord) -> int:
+        """How many further tasks of the array of a job wait for its limit alone."""
 
     def outlook(self, now: float) -> Outlook:
         """Expected starts, from the state as it is."""
@@ -136,7 +140,7 @@ def run_backfill(queue: Iterable[Entry], controller: Planner, now: float) -> lis
     plans: list[Plan] = []
     tests = starts = 0
     started_jobs, rejected_arrays = set[JobRecord](), set[tuple[str, str]]()
-    for job, partition in queue:
+    for job, partition, may_start in _entries(queue, controller, started_jobs):
         if job in started_jobs:
             continue
         if controller.limit_reason(job, partition):
@@ -149,7 +153,7 @@ def run_backfill(queue: Iterable[Entry], controller: Planner, now: float) -> lis
         tests += 1
         if counts.exceeded(job, partition):
             continue
-        plan = _Search(controller, outlook, space, job, partition, now).plan(counts)
+        plan = _Search(controller, outlook, space, job, partition, now, may_start).plan(counts)
         if plan is None:
             if array is not None:
                 rejected_arrays.add(array)
@@ -164,6 +168,22 @@ def run_backfill(queue: Iterable[Entry], controller: Planner, now: float) -> lis
     return plans
 
 
+def _entries(
+    queue: Iterable[Entry], controller: Planner, started_jobs: Set[JobRecord]
+) -> Iterator[tuple[JobRecord, str, bool]]:
+    """The queue, and whether an entry may start. Behind the last waiting task of an array come those that are
+    held back for the limit of the array: while that is not reached, they are planned, too.
+    """
+    for entry, successor in pairwise([*queue, None]):
+        assert entry is not None
+        job, partition = entry
+        yield job, partition, True
+        is_last = successor is None or (successor.job.array, successor.partition) != (job.array, partition)
+        if job.array is not None and is_last and job not in started_jobs:
+            for _ in range(controller.tasks_held_back(job)):
+                yield job, partition, False
+
+
 class _Search:
     """The search for a plan of one job in one partition."""
 
@@ -175,7 +195,9 @@ class _Search:
         job: JobRecord,
         partition: str,
         now: float,
+        may_start: bool = True,
     ):
+        self.may_start = may_start
         self.controller, self.outlook, self.space, self.now = controller, outlook, space, now
         self.job, self.partition = job, partition
         self.rules = controller.rules
@@ -201,7 +223,7 @@ class _Search:
                 continue
             start_s, placement = max(expected[0], asked_s), expected[1]
             if start_s <= now:
-                if self.controller.start_now(job, self.partition, usable):
+                if self.may_start and self.controller.start_now(job, self.partition, usable):
                     return Plan(job, self.partition, now, now + job.limit_s, placement)
                 later_s = inf  # the place is not free yet: planned as if it were
             elif now_only:

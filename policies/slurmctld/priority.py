@@ -44,6 +44,7 @@ class Priorities:
         self.factors: dict[tuple[str, str], float] = {}
         self._calculated_s: float | None = None
         self._submissions = 0
+        self._array_heads: dict[str, JobRecord] = {}  # of arrays with tasks that are held back
         flags = {flag.upper() for flag in rules.settings.PriorityFlags}
         self._classic = "NO_FAIR_TREE" in flags
         self._accrues = "ACCRUE_ALWAYS" in flags
@@ -58,8 +59,10 @@ class Priorities:
         self._top_association = max(self._association_priorities.values(), default=0) or 1
         self._update_factors()
 
-    def submit(self, job: JobRecord, now: float) -> None:
-        """Give a job that enters the queue its priorities."""
+    def submit(self, job: JobRecord, now: float, tasks_held_back: int = 0) -> None:
+        """Give a job that enters the queue its priorities. `tasks_held_back`: how many further tasks of its
+        array wait for the limit of the array. All tasks of an array that wait have the same priority and age.
+        """
         if not self._rules.is_multifactor:
             if job.priorities:
                 return  # a requeued job keeps its place
@@ -69,7 +72,14 @@ class Priorities:
         if (job.account, job.user) not in self.factors:
             self.tree.user(job.account, job.user)
             self._update_factors()
-        self._prioritise(job, now)
+        head = self._array_heads.pop(job.array, None) if job.array is not None else None
+        if head is None:
+            self._prioritise(job, now)
+        else:
+            job.priorities = dict(head.priorities)
+            job.eligible_s = head.eligible_s
+        if job.array is not None and tasks_held_back:
+            self._array_heads[job.array] = job
 
     def recalculate(
         self, waiting_jobs: Iterable[JobRecord], running_jobs: Iterable[JobRecord], now: float
@@ -87,7 +97,7 @@ class Priorities:
             self._forget(0.0)
         self._calculated_s = now
         self._update_factors()
-        for job in waiting_jobs:
+        for job in {*waiting_jobs, *self._array_heads.values()}:
             self._prioritise(job, now)
 
     def end(self, job: JobRecord, now: float) -> None:

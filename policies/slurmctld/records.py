@@ -49,7 +49,7 @@ class JobRecord:
     | `planned_s` | when the last cycle of backfill plans to start it; None without a plan |
     | `partition`, `start_s`, `placement`, `mask` | where it runs, and since when; `mask` has a bit a node |
     | `limit_end_s` | when its time limit ends |
-    | `completing` | whether it is being stopped at its time limit, and still holds its nodes |
+    | `completing` | whether it is being stopped, by its limit or for another job, and still holds its nodes |
     | `doomed_s` | when its grace time ends, after which it is preempted; infinite if it is not |
     | `preempts_until_s` | until when it waits for the grace time of jobs that it preempts |
     """

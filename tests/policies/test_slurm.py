@@ -132,6 +132,8 @@ def starts(policy: Slurm, nodes: int, jobs: Mapping[str, Mapping[str, Any]]) -> 
     return {row.job_id: row.start_s for row in outcome.records}
 
 
+LATE = {"SchedulerType": "sched/builtin", "SchedulerParameters": {"batch_sched_delay": 10}}
+LATE_JOBS: dict[str, dict[str, Any]] = {"a": {}, "b": {"submit_s": 2.0}, "c": {"submit_s": 95.0}}
 LIMITED = {"AccountingStorageEnforce": ("limits",)}
 BUDGETED = {**LIMITED, "PriorityType": "priority/multifactor", "PriorityDecayHalfLife": 0.0,
             "PriorityCalcPeriod": 10.0}  # fmt: skip
@@ -191,6 +193,27 @@ CASES: list[tuple[str, SlurmSite | None, dict[str, dict[str, Any]], dict[str, fl
         SiteReservation("r", 50.0, 80.0, ("n0",)),
     )), {"a": {}, "b": {"submit_s": 1.0}, "c": {"submit_s": 2.0, "duration_s": 30.0, "estimate_s": 30.0}},
      {"a": 0, "c": 3, "b": 80}),
+    ("ends are noticed at a tick, after batch_sched_delay", site(1, settings=LATE), LATE_JOBS,
+     {"a": 0, "b": 106, "c": 206}),
+    ("or at once, if nodes run a program then", site(1, settings={**LATE, "Epilog": True}), LATE_JOBS,
+     {"a": 0, "b": 100, "c": 200}),
+    # Both tasks of `x` are planned, though one alone may run: on n0 from 106 on, on n1 from 201 on.
+    ("tasks that the limit of their array holds back are planned", site(2), {
+        "z": {"duration_s": 3.0, "estimate_s": 3.0},
+        "b": {"submit_s": 1.0, "gpus": 4, "duration_s": 200.0, "estimate_s": 200.0},
+        "a": {"submit_s": 6.0, "gpus": 4},
+        "x0": {"submit_s": 10.0, "array_id": "x", "array_limit": 1},
+        "x1": {"submit_s": 10.0, "array_id": "x", "array_limit": 1},
+        "y": {"submit_s": 14.0, "gpus": 4, "estimate_s": 250.0},
+    }, {"z": 0, "b": 2, "a": 7, "x0": 107, "y": 107, "x1": 207}),
+    ("tasks have the age of their array", site(1, settings={
+        "PriorityType": "priority/multifactor", "PriorityWeightAge": 1000, "PriorityMaxAge": 300.0,
+        "PriorityCalcPeriod": 60.0,
+    }), {
+        "x0": {"array_id": "x", "array_limit": 1, "duration_s": 70.0},
+        "x1": {"array_id": "x", "array_limit": 1},
+        "y": {"submit_s": 30.0},
+    }, {"x0": 0, "x1": 71, "y": 171}),
     ("a preempted job begins anew after its delay", preemption_site(), {
         "a": {"gpus": 32, "qos": "low"}, "b": {"submit_s": 10.0, "qos": "high"},
     }, {"a": 0, "b": 11}),
@@ -212,8 +235,9 @@ def test_preempted_jobs_are_requeued_or_cancelled() -> None:
         Job("b", 10.0, gpus=8, duration_s=20.0, qos="high"),
     ]
     outcome = simulate(jobs, Slurm(preemption_site(requeue_delay=121.0)), "n4g8")
-    again = next(event.time_s for event in outcome.events if event.event == "eligible")
-    assert again == pytest.approx(10 + 121, abs=2)
+    times = {event.event: event.time_s for event in outcome.events if event.job_id == "a"}
+    assert times["eligible"] == pytest.approx(10 + 121, abs=2)
+    assert outcome.of("b").start_s == pytest.approx(times["requeue"] + 0.05)  # not before `a` is gone
     cancelled = simulate(jobs, Slurm(preemption_site(PreemptMode="CANCEL")), "n4g8").of("a")
     assert cancelled.reason == "cancelled by the policy: preempted (PreemptMode=CANCEL)"
 

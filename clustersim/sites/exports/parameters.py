@@ -54,6 +54,7 @@ FOLLOWED: Mapping[str, str] = {
     "AccountingStorageEnforce": "none",
     "OverTimeLimit": "0",
     "KillWait": "30",
+    "Epilog": "(null)",
     "AuthInfo": "(null)",
 }
 """Parameters that become settings of a site, with their defaults. Of AuthInfo, cred_expire counts: a requeued

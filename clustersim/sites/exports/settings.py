@@ -188,6 +188,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "AccountingStorageEnforce": _lower_words,
     "OverTimeLimit": _over_time,
     "KillWait": _plain_seconds,
+    "Epilog": bool,
 }
 """How the value of a parameter is read; all others are whole numbers."""
 

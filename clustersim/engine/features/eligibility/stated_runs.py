@@ -54,6 +54,7 @@ class StatedRuns:
         self._replays_preemptions = replays_preemptions
         self._holds: dict[ActiveJob, _Hold] = {}
         self._arrays = world.arrivals.arrays
+        world.facts.tasks_held_back = self._tasks_held_back
         self._array_of: dict[str, str] = {}  # of the tasks that have a place
         self._to_check: dict[ActiveJob, None] = {}
         self._checking = False
@@ -159,6 +160,10 @@ class StatedRuns:
         self._array_of[task.job_id] = task.array_id or ""
         if self._on_departure not in self._world.on_departure:
             self._world.on_departure.append(self._on_departure)
+
+    def _tasks_held_back(self, array_id: str) -> int:
+        array = self._arrays.get(array_id)
+        return 0 if array is None else sum(active in self._holds for _, active, _ in array.queue)
 
     def _head(self, array: TasksOfArray) -> ActiveJob | None:
         """The first task that queues for a place; those that were cancelled are dropped."""
