@@ -137,22 +137,22 @@ class Gandiva(RoundRobin):
 
     def _pack(self, proposal: Proposal, state: State) -> None:
         """Let waiting jobs that have run alone join jobs that run alone."""
-        hosts: dict[float, list[JobView]] = {}
+        hosts: dict[tuple[object, ...], list[JobView]] = {}
         for group in proposal.groups():
             if len(group) == 1:
-                hosts.setdefault(group[0].requested, []).append(group[0])
-        without: set[tuple[str | None, int]] = set()  # jobs of this model and size have no host
+                hosts.setdefault(_size(group[0]), []).append(group[0])
+        without: set[tuple[object, ...]] = set()  # jobs of this model and size have no host
         stopped = [job for job, placement in proposal.changes.items() if placement is None]
         waiting = [job for job in (*state.pending, *stopped) if job.needs >= 1 and self._trials.knows(job)]
         for job in sorted(waiting, key=self.queue_position):
-            kind = job.model, job.requested
-            if proposal.gpus(job) or kind in without or not hosts.get(job.requested):
+            kind = job.model, *_size(job)
+            if proposal.gpus(job) or kind in without or not hosts.get(_size(job)):
                 continue
-            host = self._trials.host_for(job, hosts[job.requested])
+            host = self._trials.host_for(job, hosts[_size(job)])
             if host is None:
                 without.add(kind)
             if host is not None and proposal.start_shared(job, 0.5, beside=host):
-                hosts[job.requested].remove(host)
+                hosts[_size(job)].remove(host)
                 self._trials.join(job, host, proposal.changes)
 
     # Growing and shrinking
@@ -194,6 +194,11 @@ class Gandiva(RoundRobin):
                     proposal.resize(job, count)
                 else:
                     self._grown.setdefault(job, count)
+
+
+def _size(job: JobView) -> tuple[object, ...]:
+    """What jobs must have in common to run on the same GPUs."""
+    return job.requested, job.node_counts
 
 
 def _parts(job: JobView) -> int:

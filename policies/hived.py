@@ -227,7 +227,8 @@ class _Draft:
                 stopped.append((guest, self.proposal.placement(guest)))
                 self.proposal.stop(guest)
         free = self.proposal.free_nodes(job)
-        started = all(free.get(node, 0) >= count for node, count in places)
+        has_room = all(free.get(node, 0) >= count for node, count in places)
+        started = has_room and self.proposal.in_shape(job, places)
         if started:
             self.proposal.start(job, on=places)
         for guest, placement in reversed(stopped):

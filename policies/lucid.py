@@ -8,7 +8,7 @@ from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.toolkit.parameters import number, whole
-from policies.toolkit.places import on_fewest_nodes
+from policies.toolkit.places import places_for
 
 __all__ = ["Lucid"]
 
@@ -87,7 +87,7 @@ class Lucid(Scheduler):
         """Start new jobs on the nodes for profiles, the smallest first."""
         for job in sorted(self._new, key=lambda job: (job.requested, job.order)):
             free = [spot for spot in _fullest_first(proposal, job) if spot[0] >= first_profile_node]
-            places = on_fewest_nodes(free, job.requested, state.cluster.sizes)
+            places = places_for(job, free, job.requested, state.cluster.sizes)
             if places is None:
                 return
             del self._new[job]
@@ -118,13 +118,14 @@ class Lucid(Scheduler):
                 continue
             if job.requested not in hopeless:
                 free = [spot for spot in _fullest_first(proposal, job) if spot[0] < node_end]
-                places = on_fewest_nodes(free, job.requested, state.cluster.sizes)
+                places = places_for(job, free, job.requested, state.cluster.sizes)
                 if places is not None:
                     proposal.start_shared(job, 1 / self.packs, on=places)
                     alone.setdefault(job.requested, []).append(job)
                     continue
-                hopeless.add(job.requested)
-            partner = self._partner(job, alone.get(job.requested, []))
+                if not job.node_counts:
+                    hopeless.add(job.requested)
+            partner = self._partner(proposal, job, alone.get(job.requested, []))
             if partner is not None and proposal.start_shared(job, 1 / self.packs, beside=partner):
                 alone[job.requested].remove(partner)
 
@@ -134,12 +135,13 @@ class Lucid(Scheduler):
         profiled_order = sorted(profiled, key=lambda job: (_service(job), job.order))
         return merge(profiled_order, waiting, key=lambda job: (_service(job), job.order))
 
-    def _partner(self, job: JobView, candidates: list[JobView]) -> JobView | None:
+    def _partner(self, proposal: Proposal, job: JobView, candidates: list[JobView]) -> JobView | None:
         """The job beside which both are slowed down least."""
         allowed = [
             candidate
             for candidate in candidates
             if self._score(job) + self._score(candidate) <= self.capacity
+            and proposal.in_shape(job, proposal.placement(candidate) or ())
         ]
         return min(allowed, key=lambda candidate: (_mutual(job, candidate), candidate.order), default=None)
 

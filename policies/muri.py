@@ -96,7 +96,7 @@ class Muri(Scheduler):
         buckets: dict[object, dict[tuple[str, ...], list[Group]]] = defaultdict(lambda: defaultdict(list))
         for group in sorted(groups, key=lambda group: min(rank[job] for job in group)):
             alone = group[0].needs < 1  # by its trace it holds part of a GPU: it is no part of a group
-            bucket = group[0] if alone else (group[0].requested, frozenset(group[0].start_types))
+            bucket = group[0] if alone else _kind(group[0])
             buckets[bucket][tuple(sorted(job.model or "" for job in group))].append(group)
         merged: list[Group] = []
         for kinds in buckets.values():
@@ -166,6 +166,11 @@ def _gain(group_a: Group, group_b: Group) -> float:
         slowdowns = [job.slowdown_beside(twice[:i] + twice[i + 1 :]) for i, job in enumerate(twice)]
         return sum(1 / slowdown for slowdown in slowdowns) - _work(group_a)
     return _work([*group_a, *group_b]) - (_work(group_a) + _work(group_b)) / 2
+
+
+def _kind(job: JobView) -> tuple[object, ...]:
+    """What jobs must have in common to run on the same GPUs."""
+    return job.requested, frozenset(job.start_types), job.node_counts
 
 
 def _service(job: JobView) -> float:

@@ -11,7 +11,7 @@ from policies.fifo import Fifo
 from policies.las import Las
 from policies.srtf import Srtf
 from policies.toolkit.parameters import number
-from policies.toolkit.places import Places, on_fewest_nodes
+from policies.toolkit.places import Places, places_for
 
 __all__ = ["Pal"]
 
@@ -78,7 +78,9 @@ class Pal(Scheduler):
         factors = self._of(job, state)
         nodes = proposal.free_nodes(job).items()
         free = sorted(nodes, key=lambda spot: (factors[spot[0]], spot[1], spot[0]))
-        placements = [on_fewest_nodes(free, gpus, state.cluster.sizes), _anywhere(free, gpus)]
+        placements = [places_for(job, free, gpus, state.cluster.sizes)]
+        if sum(job.node_counts) != gpus:
+            placements.append(_anywhere(free, gpus))
         return min(
             ((self._cost(state, job, placement), placement) for placement in placements if placement),
             default=None,

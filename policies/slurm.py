@@ -348,12 +348,16 @@ def _limit_s(job: JobView, partitions: list[Partition]) -> float:
 
 
 def _shape(job: JobView, gpus: int, pool: int, sizes: list[int]) -> Shape:
-    """What a job asks for on the nodes of a type: as it states, or on as few nodes as can hold its GPUs."""
-    if job.nodes and job.gpus_per_node and job.nodes * job.gpus_per_node == gpus:
-        return Shape(pool, job.nodes, job.gpus_per_node, job.gpus_per_node)
-    largest = sizes[0] if sizes else gpus
-    nodes = max(1, job.nodes or 0, -(-gpus // largest))
-    each = min(gpus, largest) if not job.nodes else -(-gpus // nodes)
+    """What a job asks for on the nodes of a type: as it states, or on as few nodes as can hold its GPUs. Of
+    GPUs that do not divide by the nodes, one node has more or fewer than the others.
+    """
+    counts = job.node_counts
+    if counts and sum(counts) == gpus:
+        nodes, least, most = len(counts), counts[-1], counts[0]
+        is_one_larger = counts.count(most) == 1 or gpus <= most * (nodes - 1)
+        each = least if is_one_larger else most
+        return Shape(pool, nodes, each, gpus - each * (nodes - 1))
+    each = min(gpus, sizes[0]) if sizes else gpus
     nodes = -(-gpus // each)
     return Shape(pool, nodes, each, gpus - each * (nodes - 1))
 

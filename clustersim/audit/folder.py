@@ -17,7 +17,7 @@ from typing import Any
 from clustersim.gctuning import collect_less_often
 from clustersim.records import SUBMIT, Columns, EventRecord, JobRecord, Run, Snapshot
 from clustersim.rundir import StreamedRun, changes, read_streamed
-from clustersim.runs import trace_of_manifest
+from clustersim.runs import Trace, trace_of_manifest
 from itertime.errors import UserError
 from itertime.spec import Models
 
@@ -32,18 +32,22 @@ from .rules import (
     NoIdleStops,
     NotBelowBound,
     OutagesAsDrawn,
+    PartitionsKept,
     PlansAsPredicted,
     PlansOnNetwork,
     RecordsMatchLog,
     ReservationsKept,
     RunsAsStated,
     ServicesLeave,
+    ShapesKept,
     SharersAsSlow,
     SummaryMatchesRecords,
     Tally,
     TraceMatches,
     UsageMatchesLog,
     counted,
+    follows_site,
+    states_nodes,
     states_runs,
 )
 from .settings import (
@@ -120,7 +124,7 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(plans, expected=speeds, rows=run.plans, complete=complete),
         ServicesLeave,
         partial(SharersAsSlow, expected=speeds, manifest=manifest, complete=complete),
-        *([] if isinstance(jobs, str) or not states_runs(jobs) else [partial(RunsAsStated, trace=jobs)]),
+        *([] if isinstance(jobs, str) else _rules_of_trace(jobs, manifest)),
         partial(TraceMatches, tally=tally, manifest=manifest, trace=jobs, speeds=speeds),
         partial(ManifestConsistent, manifest=manifest, until_s=until_s, speeds=speeds),
         partial(RecordsMatchLog, tally=tally, submitted=_submitted(manifest)),
@@ -129,6 +133,16 @@ def check_run(run: Run | StreamedRun, trace: str | Path | None = None) -> list[F
         partial(SummaryMatchesRecords, run=run, jobs=tally.columns, usage=usage),
     ]
     return prove(evidence, rules)
+
+
+def _rules_of_trace(trace: Trace, manifest: Mapping[str, Any]) -> Iterator[Callable[[ClusterHistory], Rule]]:
+    """The rules of what jobs state of when, where and how often they run."""
+    if states_runs(trace):
+        yield partial(RunsAsStated, trace=trace)
+    if states_nodes(trace):
+        yield partial(ShapesKept, trace=trace)
+    if follows_site(manifest):
+        yield partial(PartitionsKept, trace=trace, site=manifest["site"])
 
 
 def _facts(

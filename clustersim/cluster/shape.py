@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from .capacity import FreeNodes
+from .cluster import Placement
 from .node_set import NodeSet
 
 __all__ = ["NodeShape"]
@@ -38,6 +39,15 @@ class NodeShape(NamedTuple):
     def counts(self) -> list[int]:
         """The GPUs on each node, descending."""
         return [self.least + 1] * self.larger + [self.least] * (self.nodes - self.larger)
+
+    def holds(self, placement: Placement) -> bool:
+        """Whether GPUs lie as in this shape. Other numbers of GPUs, which only some policies give, have no
+        shape; where the GPUs do not divide by the nodes, only the number of nodes counts.
+        """
+        counts = sorted((count for _, count in placement), reverse=True)
+        if sum(counts) != self.gpus:
+            return True
+        return len(counts) == self.nodes if self.larger else counts == self.counts
 
     def fits(self, free: FreeNodes) -> bool:
         """Whether so many nodes have so many free GPUs."""

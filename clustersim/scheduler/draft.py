@@ -146,9 +146,8 @@ class Draft:
 
         `gpu_type` asks for GPUs of that type. If None, the job gets the first of its `gpu_types` with room,
         and waits where all of those are slower than the run's `type_slowdown` allows.
-        `on` asks for exactly this placement, also where the job asks for another number of nodes. A job that
-        was stopped in this draft gets its own GPUs back if they are still free; in reality nothing happens to
-        it then.
+        `on` asks for exactly this placement, which must be `in_shape`. A job that was stopped in this draft
+        gets its own GPUs back if they are still free; in reality nothing happens to it then.
         `until_s`: when the policy expects the job to end. It then gets no GPUs of nodes that are planned to
         be closed to it before that, by reservations or by a calendar.
         """
@@ -170,6 +169,13 @@ class Draft:
                 if placement is not None:
                     return placement
         return None
+
+    def in_shape(self, job: JobView, placement: Placement) -> bool:
+        """Whether GPUs lie on as many nodes, with as many on each, as `job` asks for; True for a job that
+        does not ask, and for another number of GPUs than it requests.
+        """
+        shape = active_of(job).shape
+        return shape is None or shape.holds(placement)
 
     def stop(self, job: JobView) -> None:
         """Take the GPUs from a job; it keeps its progress and waits again."""
@@ -305,6 +311,9 @@ class Draft:
         else:
             placement = self._share_of_gpu(job, room, request, held)
         self._check_open(job, room, placement, held or ())
+        if active.shape is not None and not active.shape.holds(placement):
+            fault = f"it asks for {active.shape}; see `in_shape`"
+            raise PolicyError(f"start(job {job.id}, on={placement}): {fault}")
         return self._take(job, gpus, placement, held)
 
     def _whole_gpus(self, job: JobView, gpus: int, request: Placement) -> Placement:

@@ -125,6 +125,12 @@ class JobView:
         return self._job.job.gpus_per_node
 
     @property
+    def node_counts(self) -> tuple[int, ...]:
+        """The GPUs on each of the nodes that it asks for, descending; empty if any nodes will do."""
+        shape = self._job.shape
+        return () if shape is None else tuple(shape.counts)
+
+    @property
     def cpus(self) -> float | None:
         """The cores that it needs on all its nodes together; None if it states none."""
         return self._job.job.cpus

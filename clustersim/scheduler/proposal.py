@@ -56,9 +56,11 @@ class Proposal(Draft):
         return dict(sorted((node, n) for n in free for node in nodes_of(nodes.nodes_with(n))))
 
     def has_room(self, job: JobView, placement: Placement) -> bool:
-        """Whether `job` could start there: the GPUs of `placement` are free in this draft, on nodes that are
-        open to it and have the cores and the memory that it needs beside them.
+        """Whether `job` could start there: the GPUs of `placement` are free in this draft and `in_shape`, on
+        nodes that are open to it and have the cores and the memory that it needs beside them.
         """
+        if not self.in_shape(job, placement):
+            return False
         room = self._room_for(job, None)
         is_open = not room.closed or not any(room.closed >> node & 1 for node, _ in placement)
         return is_open and self._capacity.has_room(placement, room.demand)

@@ -21,7 +21,9 @@ def with_room(
     have room for them.
     """
     draft, full_nodes = proposal.copy(), job.requested // size
-    needs = [size] * full_nodes + [job.requested % size] * (job.requested % size > 0)
+    needs = list(job.node_counts)
+    if not needs:
+        needs = [size] * full_nodes + [job.requested % size] * (job.requested % size > 0)
     on_node: dict[int, list[Group]] = {}
     for group in groups_of(draft):
         places = draft.placement(group[0]) or ()

@@ -22,8 +22,10 @@ from .groups import Group, Wanted, groups_of, run_groups, start_group
 __all__ = ["SpaceSharing"]
 
 Array = NDArray[np.float64]
-Kind = tuple[str | None, int]
-"""Model and GPUs: what a job's slowdown beside others depends on."""
+Kind = tuple[str | None, int, tuple[int, ...]]
+"""Model, GPUs and the nodes that these are to lie on: what decides beside which jobs a job may run, and how
+fast.
+"""
 
 _LEAST_GAIN = 1e-9  # of the work of a pair over that of a job alone
 _LEAST_SHARE = 1e-4  # of its time that a job spends beside others: less is a rounding error of the solver
@@ -78,7 +80,7 @@ class SpaceSharing(Gavel):
             (a, b): 1 / job_a.slowdown_beside([job_b])
             for a, job_a in job_of_kind.items()
             for b, job_b in job_of_kind.items()
-            if a[1] == b[1]
+            if a[1:] == b[1:]
         }
         gaining = {
             (a, b): speed_beside
@@ -211,7 +213,7 @@ class _Round:
 
 
 def _kind(job: JobView) -> Kind:
-    return job.model, job.requested
+    return job.model, job.requested, job.node_counts
 
 
 def _beside(proposal: Proposal) -> dict[JobView, JobView]:

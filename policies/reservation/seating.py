@@ -118,7 +118,7 @@ class Seating:
         placement = self._start_on_free_nodes(job, slot) if slot.node == WHOLE else None
         if placement is None:
             placement = self._choose(job, slot, tuple(at for at, _ in before or ()), evict=True)
-            if placement is None:
+            if placement is None or not draft.in_shape(job, placement):
                 return False
             for at, gpus in placement:
                 self._clear(job, at, gpus)

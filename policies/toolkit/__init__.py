@@ -13,7 +13,7 @@
 | `progress`      | `WorkCourse`, `course_of`, `predicted_shares`   | jobs whose speed changes               |
 | `cells`         | `FreeCells`, `VirtualCluster`, `Cell`,          | cells of GPUs, allocated by buddies    |
 |                 | `cell_sizes`, `split_into_cells`                |                                        |
-| `places`        | `on_fewest_nodes`, `Places`                     | places that a policy chooses itself    |
+| `places`        | `on_fewest_nodes`, `places_for`, `Places`       | places that a policy chooses itself    |
 | `tenant_queues` | `TenantQueues`                                  | waiting jobs by tenant                 |
 
 Why
@@ -39,7 +39,7 @@ from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus, calendars_as_planned
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
-from .places import Places, on_fewest_nodes
+from .places import Places, on_fewest_nodes, places_for
 from .progress import WorkCourse, course_of, predicted_shares
 from .rounds import Rounds, TimeSlices
 from .stepwise import Price, Walk, allocate_stepwise, jobs_by
@@ -71,6 +71,7 @@ __all__ = [
     "jobs_by",
     "number",
     "on_fewest_nodes",
+    "places_for",
     "positive",
     "predicted_shares",
     "priorities",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-__all__ = ["Places", "on_fewest_nodes"]
+from clustersim.scheduler import JobView
+
+__all__ = ["Places", "on_fewest_nodes", "places_for"]
 
 Places = tuple[tuple[int, int], ...]
 """(node, GPUs there) pairs, by node."""
@@ -31,3 +33,21 @@ def on_fewest_nodes(free: Sequence[tuple[int, int]], gpus: int, sizes: Sequence[
         if not remaining:
             return tuple(sorted(spots.items()))
     return None
+
+
+def places_for(
+    job: JobView, free: Sequence[tuple[int, int]], gpus: int, sizes: Sequence[int]
+) -> Places | None:
+    """GPUs for a job, as by `on_fewest_nodes`, but on the nodes that it asks for: of (node, free GPUs) pairs
+    the first with room for each.
+    """
+    counts = job.node_counts
+    if sum(counts) != gpus:
+        return on_fewest_nodes(free, gpus, sizes)
+    spots: dict[int, int] = {}
+    for count in counts:
+        node = next((node for node, n in free if n >= count and node not in spots), None)
+        if node is None:
+            return None
+        spots[node] = count
+    return tuple(sorted(spots.items()))

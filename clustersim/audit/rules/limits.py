@@ -1,19 +1,31 @@
 """The rules about what jobs hold of nodes: no GPUs that are reserved for others, no more cores and memory
-than a node has, and their own GPUs as long as no other job gets them.
+than a node has, their own GPUs as long as no other job gets them, and those of as many nodes, and of the
+partitions, that they ask for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
+from typing import Any
 
 from clustersim.audit.evidence import slack_s
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
-from clustersim.cluster import MILLION, HostDemand, HostResources, Placement, SharedPlacement
+from clustersim.cluster import MILLION, HostDemand, HostResources, NodeShape, Placement, SharedPlacement
 from clustersim.failures import Reservation
 from clustersim.records import ALLOCATES, NODE_DOWN, NODE_UP, PREEMPT, RELEASES, EventRecord, JobRecord
+from clustersim.runs import Trace, find_policy, params_with_site
+from clustersim.sites import node_numbers, site_of
 
-__all__ = ["HostNotExceeded", "NoIdleStops", "ReservationsKept"]
+__all__ = [
+    "HostNotExceeded",
+    "NoIdleStops",
+    "PartitionsKept",
+    "ReservationsKept",
+    "ShapesKept",
+    "follows_site",
+    "states_nodes",
+]
 
 
 class NoIdleStops(Rule):
@@ -178,3 +190,69 @@ def _excess(held: tuple[int, int], has: HostResources) -> str:
     if has.memory is not None and held[1] > has.memory:
         return f"{held[1] / MILLION:g} GB of host memory of {has.memory / MILLION:g}"
     return ""
+
+
+def states_nodes(trace: Trace) -> bool:
+    """Whether any job of a trace asks for a number of nodes."""
+    return any(job.nodes is not None for job in trace.jobs)
+
+
+def follows_site(manifest: Mapping[str, Any]) -> bool:
+    """Whether the policy of a run keeps to the partitions of its site."""
+    if manifest.get("site") is None:
+        return False
+    try:
+        return "site" in params_with_site(find_policy(manifest["policy"]), {}, manifest["site"])
+    except (ValueError, TypeError):
+        return False  # the policy is not here
+
+
+class ShapesKept(Rule):
+    name = "shapes"
+    text = "a job that asks for a number of nodes gets as many, with its GPUs divided among them"
+
+    def __init__(self, history: ClusterHistory, trace: Trace):
+        super().__init__(history)
+        self._shapes = {
+            job.job_id: shape
+            for job in trace.jobs
+            if job.gpu_fraction is None
+            and (shape := NodeShape.of(job.gpus, job.nodes, job.gpus_per_node)) is not None
+        }
+        self.kinds = ALLOCATES
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        shape = self._shapes.get(event.job_id)
+        if shape is not None and not shape.holds(event.placement):
+            problem = f"{event.event} of job {event.job_id} at {event.placement}"
+            self.report_at(i, event, f"{problem}: it asks for {shape}")
+
+
+class PartitionsKept(Rule):
+    """A job without partition is in the default one, and a node of no partition of a job is not for it."""
+
+    name = "partitions"
+    text = "a job gets GPUs of the nodes of its partitions alone"
+
+    def __init__(self, history: ClusterHistory, trace: Trace, site: Mapping[str, Any]):
+        super().__init__(history)
+        rules = site_of(site)
+        numbers = node_numbers(rules)
+        self._nodes = {
+            name: frozenset(numbers[node] for node in partition.nodes if node in numbers)
+            for name, partition in rules.partitions.items()
+        }
+        stated_default = [name for name, partition in rules.partitions.items() if partition.Default]
+        self._default = (stated_default or list(rules.partitions))[0]
+        self._partitions = {
+            job.job_id: names for job in trace.jobs if (names := job.partitions or job.partition) is not None
+        }
+        self.kinds = ALLOCATES
+
+    def on_event(self, i: int, event: EventRecord, job: JobHistory | None) -> None:
+        names = self._partitions.get(event.job_id, self._default).split("|")
+        nodes = frozenset[int]().union(*(self._nodes.get(name, ()) for name in names))
+        foreign = [node for node, _ in event.placement if node not in nodes]
+        if foreign:
+            problem = f"{event.event} of job {event.job_id} at {event.placement}"
+            self.report_at(i, event, f"{problem}: node {foreign[0]} is not of partition {', '.join(names)}")

@@ -19,6 +19,7 @@ B = Job("b", 0.0, gpus=4, duration_s=100.0)
 LATE = Job("late", 50.0, gpus=1, duration_s=1.0)
 TABLE = {("m", 8): {1: 1.0, 2: 1.6, 4: 3.0, 8: 2.0}}
 ELASTIC = Job("e", 0.0, model="m", global_batch=8, gpus=2, iterations=320.0)
+SHAPED = Job("s", 0.0, gpus=2, duration_s=100.0, nodes=2, gpus_per_node=1)
 
 
 def at_start(step: Step, jobs: tuple[Job, ...] = (A, B), cluster: str = "n2g4", **more: Any) -> Any:
@@ -37,12 +38,13 @@ def start(job_id: str, *args: Any, **more: Any) -> Step:
     [
         (start("a", "2"), "gpus='2'.*can run on 2"),
         (start("a", on=()), "do not add up to 2 GPUs"),
+        (start("s", on=((0, 2),)), "it asks for 2 nodes with 1 GPUs each; see `in_shape`"),
         (lambda p, jobs: p.compact({jobs["e"]: 3}), r"compact\(job e, gpus=3\): it can run on 1, 2, 4 GPUs"),
     ],
 )
 def test_illegal_calls_that_no_schedule_can_state(step: Step, text: str) -> None:
     with pytest.raises(PolicyError, match=text):
-        at_start(step, (A, B, ELASTIC))
+        at_start(step, (A, B, ELASTIC, SHAPED))
 
 
 def test_a_job_cannot_be_started_while_it_is_judged() -> None:
