@@ -5,6 +5,8 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | name | what |
 |---|---|
 | `summarise` | all metrics of a run, by name; docs/metrics.md has the formulas |
+| `completion_times`, `deadlines` | those of them about times to completion, and about deadlines |
+| `job_columns` | the records of jobs as columns |
 | `METRICS` | the names of the metrics, in the order of a summary |
 | `window_metrics` | the same metrics of the steady state: without filling and draining the cluster |
 | `window_summary` | those of them that `summary.json` states of a window, with its limits |
@@ -54,7 +56,7 @@ depends on which of them a job holds.
 """
 
 from .allocations import Allocation, Holdings, allocations, blocks_of, end_of_run_s, gpu_blocks, holdings
-from .arrays import Usage
+from .arrays import Usage, job_columns
 from .demand import (
     HARDLY_ANY,
     LONG_TAIL,
@@ -75,7 +77,7 @@ from .groups import (
     waits_by_group,
 )
 from .job_story import Explanation, Spell, Wait, explain
-from .metrics import METRICS, host_summary, summarise
+from .metrics import METRICS, completion_times, deadlines, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
 from .services import ServiceLevel, service_levels, service_summary
 from .statistics import LEAST_PAIRS, PairedDifference, holm, paired_difference
@@ -117,6 +119,8 @@ __all__ = [
     "blocks_of",
     "by_pool",
     "check_window",
+    "completion_times",
+    "deadlines",
     "differs_from_stated",
     "end_of_run_s",
     "explain",
@@ -128,6 +132,7 @@ __all__ = [
     "holdings",
     "holm",
     "host_summary",
+    "job_columns",
     "logged_waits_by_group",
     "measured_jobs",
     "paired_difference",

@@ -7,7 +7,8 @@
 | `instance_of` | the instance of a trace's jobs on a cluster |
 | `Bound` | bounds of the mean and p99 of JCT, of the makespan and of the deadlines met |
 | `bound_of` | the bound of an instance, by a method of choice |
-| `METHODS` | the names of the methods |
+| `METHODS`, `method_of` | the names of the methods; what `auto` and `best` stand for |
+| `is_settled` | whether a run is so near its bound that a better one would tell no more |
 | `prices_of` | the `DualPrices` behind a bound: what a GPU-second is worth over time |
 
 | module | what |
@@ -31,7 +32,7 @@ Why
 
 from .instance import BoundJob, Instance, Option, instance_of
 from .mean import DualPrices
-from .methods import METHODS, Bound, bound_of, prices_of
+from .methods import METHODS, Bound, bound_of, is_settled, method_of, prices_of
 
 __all__ = [
     "METHODS",
@@ -42,5 +43,7 @@ __all__ = [
     "Option",
     "bound_of",
     "instance_of",
+    "is_settled",
+    "method_of",
     "prices_of",
 ]

@@ -22,6 +22,7 @@ _AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 _STEP = 0.3  # relative size of the first step
 _DECAY, _DECAY_SHARE = 10.0, 0.25  # half of that after the larger of so many steps and this share of all
 _MEMORY = 0.5  # weight of the present step, against those before
+_SLOWER, _FINER = 0.1, 1.03  # how much slower gains may fall than before; what finer multipliers add
 _FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
 
@@ -43,11 +44,13 @@ def ascend(
     lower_bounds: Floats,
     unit_price: float,
     enough: float = inf,
+    known: float = -inf,
 ) -> Ascent:
     """Improve `price` in `steps` steps, or until the dual is above `enough`.
 
     `lower_bounds`: what each job's value is at least, at any prices. `unit_price`: the smallest price that
-    matters.
+    matters. `known`: a value that is proved already; the ascent ends where its gains, which shrink from step
+    to step, do not lead there (`_leads_to`).
 
     Each step follows a supergradient of the concave function D (see `Relaxation`): prices rise in proportion
     where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
@@ -59,7 +62,7 @@ def ascend(
     multipliers = relaxation.multipliers(price, len(spread))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
     decay = max(_DECAY, _DECAY_SHARE * steps)
-    direction = None
+    direction, duals = None, list[float]()
     for step in range(steps):
         solution = relaxation.solve(price, multipliers, held=True)
         dual = fsum(np.maximum(solution.value, lower_bounds).tolist()) - relaxation.capacity_price(price)
@@ -67,6 +70,9 @@ def ascend(
             best, best_solution = Ascent(dual, price), solution
             if dual > enough:
                 return best
+        duals.append(best.dual)
+        if not _leads_to(known, duals, steps):
+            return best
         assert solution.held is not None
         assert solution.multiplier is not None
         excess = solution.held / gpu_seconds - 1.0
@@ -79,3 +85,19 @@ def ascend(
     again = relaxation.solve(best.price, best_solution.multiplier[:, None] * fine)
     value = np.maximum(np.maximum(best_solution.value, again.value), lower_bounds)
     return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)
+
+
+def _leads_to(value: float, duals: list[float], steps: int) -> bool:
+    """Whether an ascent of `steps` steps may come to `value`. `duals`: the best one of each step so far.
+
+    A guess that saves time alone. The larger of the last two gains counts, since some steps gain little; it
+    falls as gains fell so far, less a little. The finer multipliers at the end add a few per cent.
+    """
+    if len(duals) < 4 or value <= duals[-1]:
+        return True
+    gains = np.diff(duals[-4:])
+    if gains.min() <= 0:
+        return True
+    decay = min(1.0, float((gains[1:] / gains[:-1]).max()) + _SLOWER)
+    likely_gain = fsum(float(gains[1:].max()) * decay**k for k in range(1, steps - len(duals) + 1))
+    return value < _FINER * (duals[-1] + likely_gain)

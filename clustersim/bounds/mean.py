@@ -31,10 +31,11 @@ class DualPrices:
     jobs: Floats
 
 
-def search_prices(columns: OptionColumns, steps: int, visits: int) -> DualPrices:
+def search_prices(columns: OptionColumns, steps: int, visits: int, known_s: float = 0.0) -> DualPrices:
     """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `visits`: how many
     intervals jobs may see in all between their release and a guess of their end; it decides how fine the
-    prices are in time.
+    prices are in time. `known_s`: a bound of the mean JCT that is proved already; a search that will hardly
+    come so far ends early.
 
     A job without work has no price to pay: its launch bounds its JCT.
     """
@@ -46,13 +47,14 @@ def search_prices(columns: OptionColumns, steps: int, visits: int) -> DualPrices
     job_columns = columns.part(rows)
     ends_s = first_ends_s(job_columns)
     edges_s = breakpoints_s(job_columns, ends_s, visits)
+    rest_s = fsum(least_s[columns.work <= 0].tolist())
     ascent = ascend(
         Relaxation(job_columns, edges_s),
         first_prices(job_columns, ends_s, edges_s),
         steps,
         lower_bounds=least_s[rows],
         unit_price=_SMALL_PRICE / float(columns.gpus.sum()),
+        known=known_s * len(columns) - rest_s,
     )
-    rest_s = fsum(least_s[columns.work <= 0].tolist())
     jobs = jobs_in_system(job_columns.release_s, ends_s, edges_s)
     return DualPrices((ascent.dual + rest_s) / len(columns), edges_s, ascent.price, jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
-from math import fsum
+from math import fsum, inf
 from time import perf_counter
 from typing import NamedTuple
 
@@ -19,11 +19,12 @@ from .instance import Instance
 from .makespan import makespan_by_area_s, makespan_s
 from .mean import DualPrices, search_prices
 
-__all__ = ["METHODS", "Bound", "bound_of", "prices_of"]
+__all__ = ["METHODS", "Bound", "bound_of", "is_settled", "method_of", "prices_of"]
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
 _QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
 _SOME_JOBS, _MANY_JOBS = 500, 2000  # beyond each of which `prices` takes fewer steps
+_SETTLED = 1.01  # times its bound: a mean JCT so near is not worth a search for prices
 _DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
 
 
@@ -57,9 +58,12 @@ class Bound:
     seconds: float
 
 
-def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) -> Bound:
+def bound_of(
+    instance: Instance, method: str = "auto", *, times: bool = True, met_ratio: float = 0.0
+) -> Bound:
     """The bound of `instance` by one of `METHODS`; UnknownName for another. Without `times` only deadlines
-    are bounded, and the times are None.
+    are bounded, and the times are None. `met_ratio`: the share of deadlines that some run met. It saves time
+    alone: a search for prices ends where they prove that no run meets more.
 
     | method | mean JCT | p99 | makespan | deadlines |
     |---|---|---|---|---|
@@ -69,16 +73,14 @@ def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) ->
     | `prices` | or prices, 20 to 100 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
-    as a simulation. `best` is `prices`, for very many jobs `area`: at most minutes. Both choose by
-    the number of jobs and of their options. Times are rounded down, by more than the rounding errors of a
-    run. The ratio is that of two counts.
+    as a simulation. `best` is `prices`, for very many jobs `area`: at most minutes (`method_of`). Times are
+    rounded down, by more than the rounding errors of a run. The ratio is that of two counts.
     """
     if method not in METHODS:
         raise UnknownName("method", method, METHODS)
     began = perf_counter()
+    method = method_of(instance, method)
     columns = OptionColumns.of(instance)
-    if method in ("auto", "best"):
-        method = _choice(columns, method)
     if not len(columns):
         met = 0.0 if instance.deadline_jobs else None
         return Bound(None, None, None, met, method, perf_counter() - began)
@@ -88,7 +90,7 @@ def bound_of(instance: Instance, method: str = "auto", *, times: bool = True) ->
         jct_mean_s=mean_s,
         jct_p99_s=late_s,
         makespan_s=span_s,
-        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort),
+        deadline_met_ratio=_met_ratio(columns, instance.deadline_jobs, effort, met_ratio),
         method=method,
         seconds=perf_counter() - began,
     )
@@ -105,7 +107,8 @@ def _times(columns: OptionColumns, effort: _Effort, method: str) -> tuple[float,
             makespan = max(makespan, makespan_by_area_s(columns, weights))
             makespan = max(makespan, makespan_s(columns, weights, makespan))
     if effort.steps:
-        mean_s = max(mean_s, search_prices(columns, effort.steps, effort.visits).mean_s)
+        known_s = mean_s if method == "quick" else 0.0
+        mean_s = max(mean_s, search_prices(columns, effort.steps, effort.visits, known_s).mean_s)
     late_s = p99_s(
         columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
     )
@@ -122,25 +125,46 @@ def prices_of(instance: Instance) -> DualPrices:
     return search_prices(columns, effort.steps, effort.visits)
 
 
-def _met_ratio(columns: OptionColumns, deadline_jobs: int, effort: _Effort) -> float | None:
-    """The most jobs that can meet their deadline, over those that have one; None if none has.
+def _met_ratio(columns: OptionColumns, deadline_jobs: int, effort: _Effort, run_ratio: float) -> float | None:
+    """The most jobs that can meet their deadline, over those that have one; None if none has. `run_ratio`:
+    the share that some run met.
 
     *Proof that it needs no rounding up.* The metric of a run is k / n of two whole numbers, and this is m / n
     of the same n, where m is whole and at least k (`met_at_most`). Division rounds both alike, and rounding
     keeps their order. []
+
+    *Proof that `run_ratio` changes no value.* The search ends at m = k, and m is never less than k. []
     """
     if not deadline_jobs:
         return None
-    met = met_at_most(columns, columns.deadline_s, steps=effort.deadline_steps, visits=effort.deadline_visits)
+    met = met_at_most(
+        columns,
+        columns.deadline_s,
+        steps=effort.deadline_steps,
+        visits=effort.deadline_visits,
+        enough=round(run_ratio * deadline_jobs) or -inf,
+    )
     return met / deadline_jobs
 
 
-def _choice(columns: OptionColumns, method: str) -> str:
-    """What `auto` and `best` stand for, by the number of jobs times the number of options of a job."""
-    operations = sum(len(kind.jobs) * len(kind.gpus) for kind in columns.kinds)
+def method_of(instance: Instance, method: str) -> str:
+    """`method`, or what `auto` and `best` stand for: by the number of jobs times the options of a job."""
+    if method not in ("auto", "best"):
+        return method
+    sizes = {id(job.options): sum(len(option.sizes) for option in job.options) for job in instance.jobs}
+    operations = sum(sizes[id(job.options)] for job in instance.jobs)
     if method == "auto":
         return "quick" if operations <= _QUICK_OPERATIONS else "area"
     return "prices" if operations <= _PRICES_OPERATIONS else "area"
+
+
+def is_settled(bound: Bound, mean_s: float | None, met_ratio: float | None) -> bool:
+    """Whether a run is as good as its bound, so that no better one would tell more: its mean JCT within 1 %,
+    and as many deadlines met as the bound allows.
+    """
+    times = bound.jct_mean_s is None or mean_s is None or mean_s <= _SETTLED * bound.jct_mean_s
+    deadlines = bound.deadline_met_ratio is None or met_ratio is None or met_ratio >= bound.deadline_met_ratio
+    return times and deadlines
 
 
 def _effort(columns: OptionColumns, method: str) -> _Effort:

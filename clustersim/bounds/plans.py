@@ -85,14 +85,16 @@ class Forward:
     multipliers: the least objective of a plan that ends at the `left` and the `right` edge, as
     (job, multiplier); whence the cheapest plans came, for `trace_back`.
 
-    The objective is the cost + mu, and the JCT if plans may end anywhere. `stop_s`: from this JCT on, no plan
-    was looked at, because none is cheaper than the least found.
+    The objective is the cost + mu, and the JCT if plans may end anywhere. `least`: what each job's plan that
+    ends in the interval costs at least; empty where ends are given. `stop_s`: from this JCT on, no plan was
+    looked at, because none is cheaper than the least found.
     """
 
     stop_s: Floats
     rows: list[Ints] = field(default_factory=list)
     left: list[Floats] = field(default_factory=list)
     right: list[Floats] = field(default_factory=list)
+    least: list[Floats] = field(default_factory=list)
     came: list[Codes] = field(default_factory=list)
     best: list[Codes] = field(default_factory=list)
 
@@ -101,9 +103,8 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
     """The least objectives of `jobs` under `price`, as (GPU type, interval), and `multipliers`, as
     (job, multiplier). `keep`: for `trace_back`.
 
-    Step k is about the k-th interval of every job, counted from the one of its release. `cost` is the least
-    cost of the plans that hold each option at that time, `idle` that of the plans that hold none any more.
-    "Not started" costs nothing.
+    Step k is about the k-th interval of every job from that of its release on. `cost` is the least cost of
+    the plans that hold each option then, `idle` that of plans that hold none any more; others cost nothing.
 
     A job is over at its `until_s`, or when its JCT is no less than the least objective so far: the objective
     of a plan that ends later is at least that JCT.
@@ -138,7 +139,8 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
         if until_s is None:
             taken_s = ends_s - release_s
             multiplier_right += taken_s[:, None]
-            np.minimum(least_cost, np.minimum(multiplier_left, multiplier_right).max(1), out=least_cost)
+            result.least.append(np.minimum(multiplier_left, multiplier_right).max(1))
+            least_cost = np.minimum(least_cost, result.least[-1])
             over = taken_s >= least_cost
             result.stop_s[rows] = taken_s
         else:

@@ -15,6 +15,7 @@ from .plans import Forward, Jobs, forward, trace_back
 
 __all__ = ["Relaxation", "Solution"]
 
+_ROUNDING = 1e-9  # relative, more than that of an interpolation
 _CHUNK = 500  # jobs at a time, which bounds the memory
 
 
@@ -121,11 +122,21 @@ class Relaxation:
 
 
 def _free_ends(costs: Forward) -> _Ends:
-    """The cheapest ends where plans end anywhere."""
-    rows, left_values, right_values = (
-        np.concatenate(parts) for parts in (costs.rows, costs.left, costs.right)
+    """The cheapest ends where plans end anywhere.
+
+    The least value of an end in an interval is at least `Forward.least`, and at most that of an end at one of
+    its edges. So most intervals are out of the question.
+    """
+    rows, least = np.concatenate(costs.rows), np.concatenate(costs.least)
+    most = np.concatenate(
+        [np.minimum(left.max(1), right.max(1)) for left, right in zip(costs.left, costs.right, strict=True)]
     )
-    step = np.repeat(np.arange(len(costs.rows)), [len(part) for part in costs.rows])
+    upper_bound = np.full(len(costs.stop_s), np.inf)
+    np.minimum.at(upper_bound, rows, most)
+    likely = np.nonzero(least <= (upper_bound + _ROUNDING * np.abs(upper_bound))[rows])[0]
+    step = np.repeat(np.arange(len(costs.rows)), [len(part) for part in costs.rows])[likely]
+    left_values, right_values = (np.concatenate(parts)[likely] for parts in (costs.left, costs.right))
+    rows = rows[likely]
     apart_left, apart_right = (
         left_values[:, :-1] - left_values[:, 1:],
         right_values[:, :-1] - right_values[:, 1:],

@@ -9,7 +9,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from clustersim.analysis import check_window, host_summary, service_summary, summarise, window_summary
+from clustersim.analysis import (
+    check_window,
+    completion_times,
+    deadlines,
+    host_summary,
+    job_columns,
+    service_summary,
+    summarise,
+    window_summary,
+)
 from clustersim.bounds import Bound
 from clustersim.cluster import Cluster
 from clustersim.engine import RunSetup, Simulation
@@ -183,6 +192,7 @@ def _bound(
     if config.bound == NO_BOUND:
         return None, None
     packing = Packing(setup.packs, setup.interference or Interference()) if setup.packs > 1 else None
+    jobs = job_columns(recorder.job_table)
     try:
         with interrupting(_interrupt):
             bound = best_possible(
@@ -194,6 +204,7 @@ def _bound(
                 config.bound,
                 shared_bounds,
                 packing,
+                completion_times(jobs) | deadlines(jobs),
             )
     except KeyboardInterrupt as interrupt:
         return None, interrupt

@@ -9,16 +9,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
-from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of
+from clustersim.bounds import METHODS, Bound, Instance, bound_of, instance_of, is_settled, method_of
 from clustersim.cluster import Cluster
 from clustersim.overheads import Overheads
 from clustersim.speed import Packing, Speed
@@ -40,6 +42,7 @@ _CHEAP = ("alone", "area")  # methods that take no longer than reading a file
 def best_possible(
     jobs: Iterable[Job], finished: Sequence[bool] | np.ndarray, cluster: Cluster, speed: Speed,
     overheads: Overheads, method: str = "auto", folder: Path | None = None, packing: Packing | None = None,
+    run_values: Mapping[str, Any] | None = None,
 ) -> Bound:  # fmt: skip
     """The bound of a run, by a method of `clustersim.bounds`; `seconds` includes reading the jobs.
 
@@ -51,6 +54,10 @@ def best_possible(
     `packing`: how many jobs the policy runs on the same GPUs, if any; the bound is then about all policies
     that run as many.
 
+    `run_values`: `jct_mean_s` and `deadline_met_ratio` of the run. If the method `area` shows that they can
+    hardly be better (`is_settled`), `auto` is `area`. So the bound of a run follows from this run alone, in
+    a comparison too.
+
     `folder`: a folder of bounds that other processes compute and use at the same time; it need not exist.
     """
     began = perf_counter()
@@ -61,48 +68,65 @@ def best_possible(
         ids = set(compress((job.job_id for job in jobs), ended.tolist()))
         times = (job._replace(deadline_s=None) for job in submitted.jobs if job.job_id in ids)
         instance = Instance(submitted.gpus, tuple(times), shared=submitted.shared)
-    bound = _bound(instance, method, folder)
-    if instance is not submitted and submitted.deadline_jobs:
-        with_deadline = tuple(job for job in submitted.jobs if job.deadline_s is not None)
-        of_deadlines = _bound(
-            Instance(submitted.gpus, with_deadline, submitted.deadline_jobs, submitted.shared),
-            bound.method,
-            folder,
-            times=False,
-        )
-        bound = replace(bound, deadline_met_ratio=of_deadlines.deadline_met_ratio)
-    if bound.makespan_s is not None and not ended.all():
+    late_s = 0.0
+    if instance.jobs and not ended.all():
         late_s = min(job.release_s for job in instance.jobs) - min(job.submit_s for job in jobs)
+    run_values = run_values or {}
+    mean_s, met_ratio = run_values.get("jct_mean_s"), run_values.get("deadline_met_ratio")
+    method, may_be_settled = method_of(instance, method), method == "auto" and mean_s is not None
+    bound = None
+    if may_be_settled and method not in _CHEAP:
+        bound = _bound_of_run(instance, submitted, "area", None, met_ratio)
+    if bound is None or not is_settled(bound, mean_s, met_ratio):
+        bound = _bound_of_run(instance, submitted, method, folder, met_ratio)
+    if bound.makespan_s is not None:
         bound = replace(bound, makespan_s=bound.makespan_s + late_s)
     return replace(bound, seconds=perf_counter() - began)
 
 
-def _bound(instance: Instance, method: str, folder: Path | None, *, times: bool = True) -> Bound:
+def _bound_of_run(
+    instance: Instance, submitted: Instance, method: str, folder: Path | None, met_ratio: float | None
+) -> Bound:
+    """The bound of the times of `instance`, and of the deadlines of `submitted`, of which it is a part."""
+    bound = _bound(instance, method, folder, met_ratio=met_ratio)
+    if instance is submitted or not submitted.deadline_jobs:
+        return bound
+    with_deadline = tuple(job for job in submitted.jobs if job.deadline_s is not None)
+    due = Instance(submitted.gpus, with_deadline, submitted.deadline_jobs, submitted.shared)
+    of_deadlines = _bound(due, method, folder, times=False, met_ratio=met_ratio)
+    return replace(bound, deadline_met_ratio=of_deadlines.deadline_met_ratio)
+
+
+def _bound(
+    instance: Instance, method: str, folder: Path | None, *, times: bool = True,
+    met_ratio: float | None = None,
+) -> Bound:  # fmt: skip
     """The bound of an instance, maybe one in the folder; without `times` that of its deadlines alone."""
     if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
         return bound_of(instance, method, times=times)
     key = _digest(instance, method, times)
-    bound = _recent.pop(key, None) or _shared(
-        instance, method, None if folder is None else folder / f"{key}.json", times
-    )
+    bound = _recent.pop(key, None)
+    if bound is None:
+        path = None if folder is None else folder / f"{key}.json"
+        bound = _shared(path, partial(bound_of, instance, method, times=times, met_ratio=met_ratio or 0.0))
     _recent[key] = bound  # as the last one
     if len(_recent) > _MOST_RECENT:
         del _recent[next(iter(_recent))]
     return bound
 
 
-def _shared(instance: Instance, method: str, path: Path | None, times: bool) -> Bound:
+def _shared(path: Path | None, compute: Callable[[], Bound]) -> Bound:
     """The bound in the file `path`; computed, and written there, if the file holds none. A folder that cannot
     be used is left alone, because a run does not fail for it.
     """
     if path is None:
-        return bound_of(instance, method, times=times)
+        return compute()
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(_alone(path))  # others wait, rather than compute the same
         bound = _read(path)
         if bound is None:
-            bound = bound_of(instance, method, times=times)
+            bound = compute()
             values = {name: value for name, value in asdict(bound).items() if name != "seconds"}
             with suppress(UserError):
                 write_bytes(path, json.dumps(values).encode())  # a function of the instance alone

@@ -7,6 +7,7 @@
 | `ServedFolder` | what the page may see of the folder: runs, reports, traces |
 | `RunPicture` | the cluster at an instant: jobs, GPUs, queue, from the events up to it |
 | `Timeline` | pictures along an event log, from which the one of any time is found |
+| `Curves` | GPUs in use, running and waiting jobs over the time of a run, as a chart |
 | `Watched` | a run that is watched: its picture as shown, and its past |
 | `Starter` | starts comparisons and what-ifs as processes of their own |
 | `command_of` | the command line of settings from the page |
@@ -27,6 +28,7 @@ Why
 from __future__ import annotations
 
 from .app import make_app
+from .curves import Curves
 from .folder import ServedFolder
 from .picture import RunPicture
 from .server import serve
@@ -36,6 +38,7 @@ from .timeline import Timeline
 from .watched import Watched
 
 __all__ = [
+    "Curves",
     "RunPicture",
     "ServedFolder",
     "Starter",

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from clustersim.report.frame import chart_script, chart_style
 from clustersim.report.frame.looks import palette_css
 from clustersim.runs import list_policies
 from itertime.errors import UserError
@@ -30,6 +31,7 @@ __all__ = ["make_app"]
 
 _PAGE_FOLDER = Path(__file__).parent / "page"
 _PAGE = {"serve.js": "text/javascript", "serve.css": "text/css", "icon.svg": "image/svg+xml"}
+_CHARTS = {"charts.js": ("text/javascript", chart_script), "charts.css": ("text/css", chart_style)}
 _MOST_WATCHED = 16  # runs; the one that was asked for least recently goes
 _MOST_STREAMS = 32  # pages that watch a run at once
 _LARGEST_BODY = 20_000  # bytes
@@ -65,6 +67,7 @@ class _Page:
                 Route("/policies", self.policies),
                 Route("/runs/{run:path}/stream", self.stream),
                 Route("/runs/{run:path}/at", self.at),
+                Route("/runs/{run:path}/curves", self.curves),
                 Route("/runs/{run:path}/job", self.job),
                 Route("/reports/{folder:path}", self.report),
                 Route("/start", self.start, methods=["POST"]),
@@ -78,6 +81,9 @@ class _Page:
 
     def page(self, request: Request) -> Response:
         name = request.path_params["name"]
+        if name in _CHARTS:
+            media_type, read = _CHARTS[name]
+            return Response(read(), media_type=media_type)
         if name not in _PAGE:
             raise UserError("there is no such file")
         text = _packaged(name)
@@ -101,6 +107,9 @@ class _Page:
 
     def at(self, request: Request) -> Response:
         return JSONResponse(self._found(request).at(_number(request.query_params.get("t", ""))))
+
+    def curves(self, request: Request) -> Response:
+        return JSONResponse(self._found(request).curves_document())
 
     def job(self, request: Request) -> Response:
         return JSONResponse(story_of(self._found(request), request.query_params.get("id", "")))

@@ -46,6 +46,8 @@ class RunPicture:
     | `before_s` | the last earlier instant with an event |
     | `events` | the number of events |
     | `ended` | the number of jobs that left, by the event with which they did |
+    | `queue`, `running` | the number of jobs that wait, and of those that hold GPUs |
+    | `used` | the GPUs that jobs hold; parts of shared ones |
     """
 
     def __init__(self) -> None:
@@ -53,6 +55,7 @@ class RunPicture:
         self.before_s: float | None = None
         self.events = 0
         self.ended = dict.fromkeys(ENDS, 0)
+        self.queue, self.used = 0, 0.0
         self._jobs: dict[str, _InSystem] = {}
         self._down: dict[int, None] = {}
         self._latest: deque[EventRecord] = deque(maxlen=_LATEST)
@@ -67,27 +70,40 @@ class RunPicture:
             self.events += 1
             self._latest.append(event)
             if kind == SUBMIT:
-                jobs[event.job_id] = _InSystem(time_s, time_s)
+                self._enter(event.job_id, _InSystem(time_s, time_s))
             elif kind in ENDS:
                 self.ended[kind] += 1
-                jobs.pop(event.job_id, None)
+                self._leave(event.job_id)
             elif kind in ALLOCATES:
                 old = jobs.get(event.job_id) or _InSystem(time_s, time_s)
-                jobs[event.job_id] = old._replace(since_s=time_s, gpus=event.gpus, placement=event.placement)
+                job = old._replace(since_s=time_s, gpus=event.gpus, placement=event.placement)
+                self._enter(event.job_id, job)
             elif kind in (PREEMPT, INTERRUPT, REQUEUE):
                 if event.job_id in jobs:
                     old = jobs[event.job_id]
-                    jobs[event.job_id] = old._replace(since_s=time_s, gpus=0, placement=())
+                    self._enter(event.job_id, old._replace(since_s=time_s, gpus=0, placement=()))
             elif kind == NODE_DOWN:
                 self._down.update(dict.fromkeys(node for node, _ in event.placement))
             elif kind == NODE_UP:
                 for node, _ in event.placement:
                     self._down.pop(node, None)
 
+    def _enter(self, job_id: str, job: _InSystem) -> None:
+        """Let a job be in the system, instead of what it was there before, if it was."""
+        old = self._jobs.get(job_id)
+        self._jobs[job_id] = job
+        self.queue += (not job.placement) - (old is not None and not old.placement)
+        self.used += _gpus(job) - (0.0 if old is None else _gpus(old))
+
+    def _leave(self, job_id: str) -> None:
+        old = self._jobs.pop(job_id, None)
+        if old is not None:
+            self.queue -= not old.placement
+            self.used -= _gpus(old)
+
     @property
-    def waits(self) -> bool:
-        """Whether any job waits."""
-        return any(not job.placement for job in self._jobs.values())
+    def running(self) -> int:
+        return len(self._jobs) - self.queue
 
     def copy(self) -> Self:
         """A picture of its own, to which other events can be added."""
@@ -101,16 +117,14 @@ class RunPicture:
         [job, requested GPUs or None, submitted, since], in order of submission and at most 200, `latest` as
         [time, event, job, GPUs, detail].
         """
-        running, waiting, gpus_in_use, count = [], [], 0.0, 0
+        running: list[list[Any]] = []
+        waiting: list[list[Any]] = []
         for job_id, job in self._jobs.items():
             if job.placement:
                 part = job.placement.share if isinstance(job.placement, SharedPlacement) else 1.0
-                gpus_in_use += part * sum(gpus for _, gpus in job.placement)
                 running.append([job_id, job.gpus, job.since_s, [*job.placement], part])
-            else:
-                count += 1
-                if count <= _QUEUE:
-                    waiting.append([job_id, requests.get(job_id), job.submit_s, job.since_s])
+            elif len(waiting) < _QUEUE:
+                waiting.append([job_id, requests.get(job_id), job.submit_s, job.since_s])
         return {
             "time_s": self.time_s,
             "before_s": self.before_s,
@@ -118,10 +132,16 @@ class RunPicture:
             "ended": self.ended,
             "running": running,
             "waiting": waiting,
-            "queue": count,
-            "used": round(gpus_in_use, 6),
+            "queue": self.queue,
+            "used": round(self.used, 6),
             "down": [*self._down],
             "latest": [
                 [e.time_s, e.event, e.job_id, e.gpus, e.detail[:_DETAIL]] for e in reversed(self._latest)
             ],
         }
+
+
+def _gpus(job: _InSystem) -> float:
+    """The GPUs that a job holds; a part of one if it shares it."""
+    part = job.placement.share if isinstance(job.placement, SharedPlacement) else 1.0
+    return part * sum(gpus for _, gpus in job.placement)

@@ -8,6 +8,7 @@ from math import inf
 
 from clustersim.records import EventRecord
 
+from .curves import Curves
 from .picture import RunPicture
 
 __all__ = ["Timeline"]
@@ -19,7 +20,7 @@ Block = Callable[[int], tuple[list[EventRecord], int]]
 
 
 class Timeline:
-    """What is known of a log that grows: the picture at its end, and earlier ones to begin from.
+    """What is known of a log that grows: the picture at its end, earlier ones to begin from, and curves.
 
     At most `most` pictures are kept. When there are more, every second one goes, and from then on they are
     twice as far apart.
@@ -27,6 +28,7 @@ class Timeline:
 
     def __init__(self, block: Block, limit: int = _MOST):
         self.last = RunPicture()
+        self.curves = Curves()
         self.begin_s: float | None = None
         self.offset = 0
         self._block, self._most, self._stride, self._blocks = block, limit, 1, 0
@@ -39,7 +41,9 @@ class Timeline:
             return events
         if self.begin_s is None:
             self.begin_s = events[0].time_s
-        self.last.apply(events)
+        for event in events:
+            self.last.apply((event,))
+            self.curves.note(self.last)
         self.offset = offset
         self._blocks += 1
         if self._blocks % self._stride == 0:

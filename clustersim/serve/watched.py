@@ -112,6 +112,12 @@ class Watched:
             picture, next_s = self._timeline.at(time_s)
             return {**self._about(picture), "next_s": next_s}
 
+    def curves_document(self) -> dict[str, Any]:
+        """The run over time, as far as it is known (see `Curves.document`)."""
+        cluster = self.cluster_document()
+        with self._lock:
+            return self._timeline.curves.document(sum(cluster["nodes"]), cluster["look"], cluster["zero_s"])
+
     def events_of(self, job_id: str) -> list[EventRecord]:
         """The events of one job so far, at most 2,000."""
         with self._lock:
@@ -140,7 +146,7 @@ class Watched:
 
     def _about(self, picture: RunPicture) -> dict[str, Any]:
         return {
-            **picture.document(self._requested() if picture.waits else {}),
+            **picture.document(self._requested() if picture.queue else {}),
             "status": self.status,
             "begin_s": self._timeline.begin_s,
             "end_s": self._timeline.last.time_s,

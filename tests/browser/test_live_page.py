@@ -134,6 +134,15 @@ def test_time_is_stepped_through_and_a_job_tells_its_story(entered: Callable[...
     page.locator("#play").click()
     until(page, "document.getElementById('play').textContent === 'Play'")
     assert number(page, "Finished") == "41"
+    # The run over time has a line at the instant that is shown, and a click shows another one.
+    curves = page.locator("#curves")
+    assert curves.locator(".head").all_text_contents() == ["GPUs in use", "running jobs", "waiting jobs"]
+    at_end = curves.locator(".marked").get_attribute("d")
+    box = curves.locator("> svg").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 40)
+    wait(page, lambda: curves.locator(".marked").get_attribute("d") != at_end, "another instant")
+    assert 0 < int(number(page, "Finished")) < 41
     page.locator("#live").click()
     # A hostile name is text.
     page.locator("#slider").fill("100")

@@ -1,7 +1,8 @@
 // What a chart tells where the pointer or the keyboard points, and how it zooms.
 //
 // A chart with a time or a value along x tells every curve at that x; one of rows, the whole row; one of many
-// points, the nearest. Drag to zoom, double-click for all; keys: arrows, + and −, 0 for all, Escape.
+// points, the nearest. Drag to zoom, double-click for all; keys: arrows, + and −, 0 for all, Escape. A click is
+// an event "pick" of the box, with the value of x.
 (function () {
   "use strict";
   const MOST_ROWS = 12, NEAR = 30, LEAST_DRAG = 8, LEAST_HEIGHT = 30, KEY_STEPS = 40;
@@ -88,12 +89,13 @@
         const near = [...rows].sort((a, b) => Math.abs(a.at[1] - y) - Math.abs(b.at[1] - y)).slice(0, MOST_ROWS);
         rows = rows.filter((row) => near.includes(row));
       }
-      if (sides.length > 1) { charts.element("b", {}, plot.tip, slice.panel.panel.title); }
+      const { title } = slice.panel.panel;
+      if (sides.length > 1 && rows.length > 1) { charts.element("b", {}, plot.tip, title); }
       rows.forEach((row) => {
         const line = charts.element("div", { "class": row.bold ? "bold" : "" }, plot.tip);
         line.append(charts.swatch(row.series));
-        charts.element("span", {}, line, [row.series.name, row.text].filter(Boolean).join(": "));
-        if (row.series.kind === "bars" || slice.panel.panel.title) { return; }
+        charts.element("span", {}, line, [row.series.name || title, row.text].filter(Boolean).join(": "));
+        if (row.series.kind === "bars" || title) { return; }
         const dot = charts.svg("circle", { cx: charts.px(row.at[0]), cy: charts.px(row.at[1]), r: row.series.kind === "steps" ? 4 : 8, "class": row.series.kind === "steps" ? "dot" : "ring" }, over);
         dot.style.setProperty("--shade", `var(${row.series.colour || `--c${row.series.look % 8}`})`);
       });
@@ -164,20 +166,22 @@
     });
     root.addEventListener("pointerup", (event) => {
       if (!begun) { return; }
-      const zoom = wants(plot, begun, place(event));
+      const [x, y] = place(event), zoom = wants(plot, begun, [x, y]);
       begun = null;
       frame?.remove();
       frame = null;
-      if (zoom.x) { plot.look({ ...plot.zoom, ...zoom }); }
+      if (zoom.x) { plot.look({ ...plot.zoom, ...zoom });
+      } else { plot.box.dispatchEvent(new CustomEvent("pick", { detail: plot.x.value(within(x, plot.x.from, plot.x.to)) })); }
     });
     root.addEventListener("dblclick", () => plot.look({}));
     root.addEventListener("keydown", (event) => { if (!event.ctrlKey && !event.metaKey && !event.altKey) { keys(plot, event); } });
   };
 
+  const within = (value, low, high) => Math.max(low, Math.min(high, value));
+
   // The part of the axes that a drag asks for; of y only where it is tall, and the chart has one panel.
   function wants(plot, [x0, y0], [x1, y1]) {
     const made = {}, one = plot.panels[0], order = (a, b) => [Math.min(a, b), Math.max(a, b)];
-    const within = (value, a, b) => Math.max(a, Math.min(b, value));
     if (Math.abs(x1 - x0) >= LEAST_DRAG) { made.x = order(...[x0, x1].map((x) => plot.x.value(within(x, plot.x.from, plot.x.to)))); }
     if (plot.panels.length === 1 && !plot.rows && Math.abs(y1 - y0) >= LEAST_HEIGHT) {
       made.y = order(...[y0, y1].map((y) => one.y.value(within(y, one.top, one.bottom))));

@@ -67,8 +67,13 @@
 
   class Plot {
     constructor(box, chart) {
-      Object.assign(this, { box, chart, zoom: {}, id: `plot-${++count}` });
+      Object.assign(this, { box, zoom: {}, id: `plot-${++count}` });
+      this.take(chart);
+    }
+
+    take(chart) {
       const x = charts.value(chart.x);
+      this.chart = chart;
       chart.panels.forEach((panel) => {
         const y = charts.value(panel.y);
         panel.series.forEach((series) => {
@@ -105,6 +110,12 @@
       this.whole.addEventListener("click", () => this.look({}));
       const kept = element("button", { type: "button", "class": "save", "aria-label": "Save this chart as SVG" }, this.bar, "Save");
       kept.addEventListener("click", () => this.save());
+    }
+
+    // Draw a newer document of the same chart, at the same zoom.
+    update(chart) {
+      this.take(chart);
+      this.draw();
     }
 
     // Show a part of the axes, as {x: [from, to], y: [from, to]}; all of an axis that is left out.

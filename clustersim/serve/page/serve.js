@@ -1,6 +1,7 @@
 "use strict";
 const $ = (id) => document.getElementById(id);
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7b5cc4", "#8a5a2b", "#4c9a2a", "#c2185b"];
+const CURVES_MS = 3000;
 let run = null, stream = null, nodes = [], zero = null, shown = null, live = true, playing = null, asked = 0, boxes = [], chosen = null;
 
 function made(tag, text, parent, kind) {
@@ -83,6 +84,7 @@ function draw(picture) {
     return row;
   }));
   paint(picture);
+  point(picture.time_s);
   document.documentElement.dataset.frames = 1 + +(document.documentElement.dataset.frames || 0);
 }
 function rows(body, found) { // rows of jobs that stay are kept, so that one can be clicked while frames arrive
@@ -140,6 +142,25 @@ $("gpus").addEventListener("click", (event) => {
   if (hit) tell(hit[4]);
 });
 
+// The run over time, with a line at the instant that is shown
+
+let plot = null, over = null, drawn = 0;
+async function curves(name) {
+  drawn = Date.now();
+  try {
+    const answer = await get(`/runs/${path(name)}/curves`);
+    if (run !== name) return;
+    over = answer;
+    if (plot) plot.update(answer.chart);
+    else plot = charts.show($("curves"), answer.chart);
+    if (shown) point(shown.time_s);
+  } catch (error) { $("link").textContent = error.message; }
+}
+function point(seconds) {
+  if (plot && over && seconds !== null) plot.mark((seconds - over.from_s) / over.unit_s);
+}
+$("curves").addEventListener("pick", (event) => { stop(); look(over.from_s + event.detail * over.unit_s); });
+
 // Time
 
 function watch(name) {
@@ -150,6 +171,8 @@ function watch(name) {
   nodes = [];
   shown = null;
   $("story").hidden = true;
+  over = null;
+  if (plot) plot.look({});
   const called = names.get(name) || name;
   $("title").textContent = called;
   location.hash = path(name);
@@ -164,12 +187,14 @@ function watch(name) {
   stream.addEventListener("frame", (event) => {
     const picture = JSON.parse(event.data);
     $("link").textContent = "";
+    if (!over || Date.now() - drawn > CURVES_MS) curves(name);
     if (live) draw(picture);
     else { $("slider").max = picture.end_s; if (shown && shown.next_s === null) shown.next_s = undefined; $("step").disabled = false; }
   });
   stream.addEventListener("over", (event) => {
     stream.close();
     $("link").textContent = JSON.parse(event.data).error || "";
+    curves(name);
     refresh();
   });
   stream.addEventListener("error", () => { $("link").textContent = "The server does not answer. Runs go on."; });

@@ -302,7 +302,7 @@ def test_fit_writes_a_preset_that_generate_takes(log: Path, call: Call) -> None:
 
 
 GRID = """
-set: {cluster: n2g8, trace: {jobs: 6, gpus: 16, load: 1.5, rules: none, sizes: itp-8h}}
+set: {cluster: n2g8, trace: {jobs: 12, gpus: 16, load: 4, rules: none, sizes: itp-8h}}
 matrix: {policy: [fifo, srtf]}
 seeds: 2
 """

@@ -217,17 +217,33 @@ def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
 def test_a_process_computes_the_bound_of_the_same_jobs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def counted(instance: Any, method: str, *, times: bool) -> Bound:
+    def counted(instance: Any, method: str, **options: Any) -> Bound:
         calls.append(method)
-        return bound_of(instance, method, times=times)
+        return bound_of(instance, method, **options)
 
     forget()
     monkeypatch.setattr("clustersim.runs.run_bounds.bound_of", counted)
+    small = [Job(f"small {i}", 0.0, gpus=5, duration_s=50.0) for i in range(3)]
     for policy in Fifo, Srtf:
-        clustersim.run(stream(5, 10.0), policy, cluster="n2g4")
-    assert len(calls) == 1
-    clustersim.run(stream(5, 11.0), Fifo, cluster="n2g4")
-    assert len(calls) == 2
+        run = clustersim.run([*small, *stream(5, 10.0)], policy, cluster="n2g4")
+        assert run.manifest["bound"]["method"] == "quick"
+    assert calls == ["area", "quick", "area"]
+    clustersim.run([*small, *stream(5, 11.0)], Fifo, cluster="n2g4")
+    assert calls[3:] == ["area", "quick"]
+
+
+def test_a_run_as_good_as_a_cheap_bound_needs_no_other() -> None:
+    """Within 1 % of the mean JCT, and with every deadline met that can be met."""
+    times, deadline = {"jct_mean_s": 50.0}, {"deadline_met_ratio": 2 / 4}
+    for values, method in (
+        (None, "quick"),
+        (times, "area"),
+        (times | deadline, "area"),
+        ({"jct_mean_s": 51.0} | deadline, "quick"),
+        (times | {"deadline_met_ratio": 1 / 4}, "quick"),
+    ):
+        assert bound(True, True, True, False, run_values=values).method == method, values
+        assert bound(True, True, True, False, method="quick", run_values=values).method == "quick"
 
 
 def forget() -> None:

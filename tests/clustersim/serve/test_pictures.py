@@ -15,7 +15,7 @@ from traces import Job
 
 pytest.importorskip("starlette", reason="starlette is not installed (extra: serve)")
 
-from clustersim.serve import RunPicture, Timeline, Watched
+from clustersim.serve import Curves, RunPicture, Timeline, Watched
 
 
 @cache
@@ -90,7 +90,23 @@ def test_gpus_in_use_are_those_of_the_snapshots() -> None:
     for snapshot in list(run.snapshots)[::7]:
         document = line.at(snapshot.time_s)[0].document()
         assert (len(document["running"]), document["queue"]) == (snapshot.running, snapshot.pending)
+        assert document["used"] == pytest.approx(snapshot.allocated)
     assert {event.event for event in run.events} >= {"preempt", "interrupt", "reject", "node_down"}
+
+
+@pytest.mark.parametrize("limit", [10**6, 40])
+def test_curves_are_those_of_all_instants_or_evenly_thinned(limit: int) -> None:
+    curves, picture = Curves(limit), RunPicture()
+    instants = {}
+    for event in finished().events:
+        picture.apply((event,))
+        curves.note(picture)
+        instants[event.time_s] = (picture.used, picture.running, picture.queue)
+    panels = curves.document(32, 3, None)["chart"]["panels"]
+    drawn = list(zip(*(panel["series"][0]["y"] for panel in panels), strict=True))
+    stride = next(2**k for k in range(20) if len(instants) <= limit * 2**k)
+    kept = [*instants.values()]
+    assert drawn == kept[::stride] + ([] if (len(kept) - 1) % stride == 0 else kept[-1:])
 
 
 def test_a_run_is_watched_to_its_end(tmp_path: Path) -> None:
