@@ -15,7 +15,7 @@ from typing import Any
 
 from itertime.errors import UserError
 from itertime.io import names_file
-from itertime.spec import DISPATCHERS, list_frameworks, load_framework
+from itertime.spec import DISPATCHERS, PlanOptions, list_frameworks, load_framework
 
 from .conventions import conventions_of, graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
 from .table import Cells
@@ -39,6 +39,7 @@ _ROUGH = {
     "mla_up_proj": "recompute_modules: the repeated up-projections (MLA) are not charged",
     "mlp": "recompute_modules: the repeated MLPs of the few dense layers are not charged",
 }
+_IN_8_BIT = ("attention_precision", "activation_inputs")
 _NEUTRAL = "megatron"
 _MICRO_BATCHES = tuple(2**i for i in range(8))
 _SHARES = (1.0, 3 / 4, 2 / 3, 1 / 2, 1 / 3, 1 / 4, 0.0)
@@ -65,7 +66,7 @@ def features_of(row: Cells) -> Features:
     for column, reason in _contradictions(row):
         raise UserError(f"{column}={row[column]}: {reason}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
-    if row["lora_rank"]:
+    if row["lora_rank"] and row["lora_targets"] is None:
         assumed.append("lora_rank: low-rank matrices beside queries, keys, values and projection only")
     recompute, fraction, repeated = _recomputation(row, assumed)
     plan: dict[str, Any] = {
@@ -78,6 +79,7 @@ def features_of(row: Cells) -> Features:
         "recompute_fraction": fraction,
         "offload_layers": row["cpu_offload_layers"] or 0,
         "zero_stage": _zero_stage(row, assumed),
+        "options": _options(row, assumed),
     }
     if is_mixture(row):
         plan |= {
@@ -93,6 +95,27 @@ def features_of(row: Cells) -> Features:
     elif _shards_with_fsdp2(row):  # the default of torchtitan (`mixed_precision_reduce`) and of AutoModel
         plan["fp32_gradients"] = True
     return Features(plan, _framework(row, assumed), tuple(assumed), repeated)
+
+
+def _options(row: Cells, assumed: list[str]) -> PlanOptions:
+    """What a plan below 16 bit has in 8 bit beside its matrix products: as stated, else as NVIDIA's
+    submissions to MLPerf, and attention also where the source says that it may be.
+    """
+    stated = {name: row[name] for name in _IN_8_BIT if row[name] is not None}
+    if precision_of(row["precision"]) in ("bf16", "tf32"):
+        return PlanOptions(**stated)
+    blackwell = row["gpu"].upper().startswith(("B200", "B300", "GB"))
+    tuned = "mlperf" in (row["framework"] or "").lower()
+    maybe = re.search(r"(?i)attention.*fp8", row["missing"] or "") is not None
+    if blackwell and (tuned or maybe) and "attention_precision" not in stated:
+        stated["attention_precision"] = "fp8"
+        assumed.append(
+            "attention_precision: taken as fp8, as in NVIDIA's submissions on Blackwell (FP8_DPA=1)"
+        )
+    if tuned and row["lora_rank"] and "activation_inputs" not in stated:
+        stated["activation_inputs"] = "fp8"
+        assumed.append("activation_inputs: taken as fp8, as in NVIDIA's submissions (FP8_ACTIVATION=True)")
+    return PlanOptions(**stated)
 
 
 def is_mixture(row: Cells) -> bool:

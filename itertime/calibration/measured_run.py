@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from itertime.costs import BUFFERS_BYTES
 from itertime.errors import UserError
@@ -143,7 +144,8 @@ def _model(row: Cells, assumed: list[str]) -> ModelSpec:
     in its columns. Raises UserError for one that neither describes.
     """
     if row["spec"] is not None:
-        return replace(row["spec"], name=row["id"], lora_rank=row["lora_rank"] or 0)
+        targets = row["lora_targets"] or row["spec"].lora_targets
+        return replace(row["spec"], name=row["id"], lora_rank=row["lora_rank"] or 0, lora_targets=targets)
     name, site = row["model"] or "", conventions_of(row)
     if unknown_layers(name):
         raise UserError(
@@ -158,6 +160,7 @@ def _model(row: Cells, assumed: list[str]) -> ModelSpec:
             layers=row["layers"],
             vocab=row["vocab"],
             lora_rank=row["lora_rank"] or published.lora_rank,
+            lora_targets=row["lora_targets"] or published.lora_targets,
             seq_len=row["seq_len"],
             attention=row["attention"],
             dropout=row["attention"] == "core",
@@ -224,12 +227,15 @@ def _shape(row: Cells) -> ModelSpec:
     """The model that the columns alone describe. Raises UserError if they leave its layers open."""
     gated = bool(row["gated_mlp"])
     width = row["head_dim"] or 0
-    if row["head_dim_v"] not in (None, width or row["hidden"] // row["heads"]):
+    latent = _latent_widths(row)
+    if not latent and row["head_dim_v"] not in (None, width or row["hidden"] // row["heads"]):
         raise UserError(
-            f"head_dim_v={row['head_dim_v']}: no column states the widths of compressed keys and values; "
-            "name a published model in the column model"
+            f"head_dim_v={row['head_dim_v']}: the widths of compressed keys and values are not stated; "
+            "add the columns latent_kv and rope_head_dim, or name a published model in the column model"
         )
+    width -= latent.get("rope_head_dim", 0)
     experts, experts_per_token, ffn_hidden = _mlp(row)
+    dense = row["dense_layers"] or 0
     return ModelSpec(
         name=row["id"],
         layers=row["layers"],
@@ -251,7 +257,28 @@ def _shape(row: Cells) -> ModelSpec:
         experts_per_token=experts_per_token,
         shared_ffn_hidden=row["shared_ffn_hidden"] or 0,
         head_dim=0 if width * row["heads"] == row["hidden"] else width,
+        lora_targets=row["lora_targets"] or "attention",
+        dense_layers=dense,
+        dense_ffn_hidden=row["ffn_hidden"] or 0 if dense else 0,
+        **latent,
     )
+
+
+def _latent_widths(row: Cells) -> dict[str, Any]:
+    """Fields of a model that compresses keys and values (MLA); {} for another. Raises UserError for a row
+    that leaves them open: `head_dim` counts what rotary positions add.
+    """
+    if not row["latent_kv"]:
+        return {}
+    for column in ("rope_head_dim", "head_dim"):
+        if row[column] is None:
+            raise UserError(f"the source does not say {column}, which latent_kv needs")
+    return {
+        "latent_q": row["latent_q"] or 0,
+        "latent_kv": row["latent_kv"],
+        "rope_head_dim": row["rope_head_dim"],
+        "value_head_dim": row["head_dim_v"] or 0,
+    }
 
 
 def _mlp(row: Cells) -> tuple[int, int, int]:
@@ -265,11 +292,11 @@ def _mlp(row: Cells) -> tuple[int, int, int]:
     for column in ("experts_per_token", "moe_ffn_hidden"):
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    if width not in (0, row["moe_ffn_hidden"]):
+    if width not in (0, row["moe_ffn_hidden"]) and row["dense_layers"] is None:
         widths = f"ffn_hidden={width} beside moe_ffn_hidden={row['moe_ffn_hidden']}"
         raise UserError(
-            f"{widths}: some layers may be dense, and no column says which; "
-            "name a published model in the column model"
+            f"{widths}: some layers may be dense, and the source does not say which; "
+            "add the column dense_layers, or name a published model in the column model"
         )
     return row["experts"], row["experts_per_token"], row["moe_ffn_hidden"]
 

@@ -122,6 +122,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "recompute": _choice(*reversed(RECOMPUTE)),
     "true_false": _switch("True", "False"),
     "yes_no": _switch("yes", "no"),
+    "kernel_precision": _choice("bf16", "fp8"),
+    "lora_targets": _choice("attention", "linear"),
 }
 """The rules of `columns.yaml`, by name. A list there holds the texts that a cell may have."""
 

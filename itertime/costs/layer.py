@@ -21,7 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from itertime.arrays import Array, Whole
-from itertime.spec import CUDA_GRAPHS, HABIT, RECOMPUTE, Attention, AttentionKernel, ModelSpec, PlanBatch
+from itertime.spec import (
+    CUDA_GRAPHS,
+    HABIT,
+    RECOMPUTE,
+    Attention,
+    AttentionKernel,
+    Cast,
+    ModelSpec,
+    PlanBatch,
+)
 
 from .linear import Linear, linear_s
 from .memory_bound import MemoryBound, memory_bound_s, residual_s
@@ -123,6 +132,10 @@ def _kernel_parts(
         "attention": core[1],
         "elementwise": memory.backward + linear.casts_backward,
     }
+    if workload.plans.options.attention_precision == "fp8":
+        casts = _attention_casts_s(workload)
+        forward["elementwise"] = forward["elementwise"] + casts[0]
+        backward["elementwise"] = backward["elementwise"] + casts[1]
     if workload.model.experts > 1:
         experts = experts_s(workload)
         forward["gemm"] = forward["gemm"] + experts.forward
@@ -130,6 +143,17 @@ def _kernel_parts(
         forward["elementwise"] = forward["elementwise"] + experts.casts_forward
         backward["elementwise"] = backward["elementwise"] + experts.casts_backward
     return forward, backward
+
+
+def _attention_casts_s(workload: Workload) -> Array:
+    """Seconds of the casts around attention in 8 bit, forward and backward: of queries, keys and values; of
+    the gradient of its output (Transformer Engine, `FusedAttnFunc`).
+    """
+    model, elements = workload.model, workload.tokens / workload.plans.tp
+    values = model.v_hidden if model.latent_kv else model.kv_hidden
+    wide = [[float(model.query_width + model.key_width + values)], [float(model.v_hidden)]]
+    seconds = workload.profile.seconds(Cast(np.array(wide) * elements, "fp8"))
+    return np.asarray(workload.framework.cast_multiplier * seconds / workload.system.site.hbm_fraction)
 
 
 def _overhead_s(workload: Workload) -> Array:
@@ -333,10 +357,14 @@ def _blocks_of_a_sample(plans: PlanBatch) -> Whole:
 
 
 def _attention_kernel(workload: Workload) -> AttentionKernel:
-    """The kernel that a model names, or the framework's where the model asks for flash attention as such."""
+    """The kernel that a model names, or the framework's where the model asks for flash attention as such;
+    cuDNN's in 8 bit.
+    """
     model = workload.model
     attention, habit = model.attention, workload.framework.attention
-    name = habit if attention == "flash" and habit != "model" else attention
+    name: str = habit if attention == "flash" and habit != "model" else attention
+    if workload.plans.options.attention_precision == "fp8":
+        name = "cudnn_fp8"
     value_dim = (model.value_head_dim or model.head_width) if model.latent_kv else None
     return AttentionKernel(name, value_dim)
 
@@ -368,10 +396,10 @@ def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Wh
         core, core_back = 5 + dropout, 8 + dropout  # two and four GEMMs, two copies, softmax
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
-    adapters = len(model.lora_shapes)  # two products and an addition each; frozen weights have no gradients
-    once: Array | Whole = matrices + 3 * adapters + around + core + exchanged
+    adapters = len(model.lora_shapes)  # two products, a scaling and an addition each
+    once: Array | Whole = matrices + 4 * adapters + around + core + exchanged
     expert_kernels_forward, expert_kernels_backward = _of_experts(model, plans)
-    back = (1 if adapters else 3) * matrices + 7 * adapters + around + 1 + core_back
+    back = (1 if adapters else 3) * matrices + 8 * adapters + around + 1 + core_back
     return expert_kernels_forward + once, back + expert_kernels_backward + exchanged + gathered_again
 
 

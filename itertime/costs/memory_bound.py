@@ -72,11 +72,11 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         Kernel("elementwise", nothing, 4 * joined),
         Kernel("elementwise", nothing, plans.accumulated * workload.partition.trained),
     ]
-    if model.lora_rank:  # adds the low-rank result to the frozen one's, and the gradients of their input
-        kernels += [
-            Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t)
-            for narrow, wide in model.lora_shapes
-        ]
+    if model.lora_rank:  # scales the low-rank result, adds it to the frozen one's; the same of gradients
+        for narrow, wide in model.lora_shapes:
+            scaled = 4 * tokens * wide / t
+            kernels.append(Kernel("elementwise", scaled, scaled))
+            kernels.append(Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t))
     if model.positions == "rotary":
         kernels.append(Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
     if model.qk_norm:

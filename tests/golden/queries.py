@@ -21,12 +21,20 @@ Query = tuple[str, str, Plan]
 Search = tuple[str, str, int, int, str, Space]
 
 
+LATER = {"moonlight-16b"}
+"""Models shipped since the queries were drawn: with them, every query would be another."""
+
+
+def _drawn_models() -> list[str]:
+    return [name for name in list_models() if name not in LATER]
+
+
 def prediction_queries() -> Iterator[tuple[str, Query]]:
     """Over 2,000 predictions that are answered, and some whose answer is the rule that the plan breaks: a
     label, and the model, system and plan.
     """
     dice = random.Random(20261128)
-    models = [*list_models(), *[WITH_LENGTHS] * 8]
+    models = [*_drawn_models(), *[WITH_LENGTHS] * 8]
     for number in range(PREDICTIONS):
         model, system = dice.choice(models), dice.choice(list_systems())
         plan = _plan(dice, load_model(model), system)
@@ -103,7 +111,7 @@ def _options(dice: random.Random, model: ModelSpec, values: dict[str, Any]) -> s
 def search_queries() -> Iterator[tuple[str, Search]]:
     """300 searches: a label, then model, system, GPUs, global batch, objective and space."""
     dice = random.Random(20261129)
-    models = [name for name in list_models() if not name.startswith(("palm-540b", "megatron-1008b"))]
+    models = [name for name in _drawn_models() if not name.startswith(("palm-540b", "megatron-1008b"))]
     spaces = {
         "usual": VTRAIN,
         "whole": replace(

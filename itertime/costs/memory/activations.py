@@ -56,6 +56,7 @@ def activations_of(workload: Workload) -> Activations:
     kernels drops the outputs of norms and of the activation.
     """
     model, plans, framework = workload.model, workload.plans, workload.framework
+    options = plans.options
     t = 1.0 * plans.tp
     tokens = workload.tokens
     h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
@@ -63,19 +64,21 @@ def activations_of(workload: Workload) -> Activations:
     cast = _cast_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
-    # Inputs of products beside frozen weights are kept for low-rank ones alone.
+    # Inputs of products with frozen weights are kept for low-rank ones alone, in 16 bit.
     products = 0 if model.lora_rank and model.lora_targets == "attention" else 1
-    unsplit = tokens * (4.0 + (1 + products) * cast + (2.0 if model.dropout else 0.0) + norms) * h / shared
+    kept = 2.0 if model.lora_rank else cast
+    unsplit = tokens * (4.0 + (1 + products) * kept + (2.0 if model.dropout else 0.0) + norms) * h / shared
     # queries, keys, values and the attention's output
     heads = 2 * model.q_hidden + 2 * model.kv_hidden
     if model.latent_kv:
         heads = model.query_width + model.key_width + 2 * model.v_hidden
         latents = model.latent_q + model.latent_kv  # before and after their norms
         unsplit = unsplit + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
-    projected = np.where(plans.below_16_bit, cast, 0.0) * model.v_hidden if framework.keeps_casts else 0.0
-    split = tokens * (2 * heads + projected + (_activated(workload) + products * cast) * f) / t
+    attention = 1.0 if options.attention_precision == "fp8" else 2.0
+    split = tokens * (attention * heads + _projected(workload, cast) + _activated(workload) * f) / t
+    split = split + tokens * products * kept * f / t
     light = tokens * (
-        (1 + products) * cast * h / shared + products * cast * f / t
+        (1 + products) * kept * h / shared + products * kept * f / t
     )  # outputs of norms and of the activation
     if model.experts > 1:
         copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
@@ -88,18 +91,34 @@ def activations_of(workload: Workload) -> Activations:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     layer_input = tokens * 2 * h / shared
     layer_bytes = unsplit + split + scores
-    options = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
-    kept_bytes = plans.recompute.choose(options)
+    choices = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
+    kept_bytes = plans.recompute.choose(choices)
     share = plans.recompute_permille / 1000
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
     live = plans.recompute.choose([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light])
     return Activations(plans.width * kept_bytes, plans.width * live, plans.width * layer_input)
 
 
+def _projected(workload: Workload, cast: Array | float) -> Array | float:
+    """Bytes per token of a second form of the attention's output, as the projection reads it: below 16 bit
+    its cast, beside an output in 16 bit. A frozen projection's low-rank product reads 16 bit, beside an
+    output in 8 bit.
+    """
+    model, plans = workload.model, workload.plans
+    in_8_bit = plans.options.attention_precision == "fp8"
+    if model.lora_rank:
+        return 2.0 * model.v_hidden if in_8_bit else 0.0
+    if in_8_bit or not workload.framework.keeps_casts:
+        return 0.0
+    return np.where(plans.below_16_bit, cast, 0.0) * model.v_hidden
+
+
 def _activated(workload: Workload) -> float:
     """Bytes per element of an MLP's width that its activation keeps beside its result: its input; with a gate
     both factors, and the activated gate too where kernels are not fused.
     """
-    if not workload.model.gated_mlp:
-        return 2.0
-    return 4.0 if workload.framework.elementwise in ("fused", "compiled") else 6.0
+    model, fused = workload.model, workload.framework.elementwise in ("fused", "compiled")
+    element = 1.0 if workload.plans.options.activation_inputs == "fp8" else 2.0
+    if not model.gated_mlp:
+        return element
+    return 2 * element if fused else 2 * element + 2.0

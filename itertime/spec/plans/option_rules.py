@@ -33,6 +33,7 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Ru
         *_optimizer_rules(options, plans),
         *_compression_rules(options, model, plans),
         *_compression_keys(options, plans),
+        *_precision_rules(options, model, plans),
         *_weight_rules(options, plans),
         *_worker_rules(options, model, plans),
         *_shard_rules(options, plans),
@@ -144,6 +145,26 @@ def _compression_keys(options: PlanOptions, plans: Degrees) -> Rules:
         (
             compression != "topk" and options.compression_density != DEFAULT_OPTIONS.compression_density,
             f"compression_density={options.compression_density:g}: needs compression=topk; leave it out",
+        ),
+    ]
+
+
+def _precision_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
+    """Rules of what a plan below 16 bit may also have in 8 bit."""
+    attention, inputs = options.attention_precision, options.activation_inputs
+    wide = np.logical_not(plans.below_16_bit)
+    return [
+        (
+            (attention == "fp8") & wide,
+            f"attention_precision={attention}: needs a plan below 16 bit; take precision=fp8",
+        ),
+        (
+            attention == "fp8" and model.attention == "core",
+            f"attention_precision={attention}: needs an attention kernel; set the model's attention=flash",
+        ),
+        (
+            (inputs == "fp8") & wide,
+            f"activation_inputs={inputs}: needs a plan below 16 bit; take precision=fp8",
         ),
     ]
 
@@ -262,4 +283,5 @@ def _zero_group(options: PlanOptions, plans: Degrees) -> Any:
 
 
 def _etp(plans: Degrees) -> Any:
-    return plans.tp if plans.etp is None else plans.etp
+    """Ranks that share each matrix of an expert, which a batch always states."""
+    return plans.etp if isinstance(plans.etp, np.ndarray) else plans.expert_tp

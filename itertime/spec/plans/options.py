@@ -60,6 +60,12 @@ class PlanOptions:
     compression_rank: Rank = optional(4, "rank of PowerSGD's factors", "1")
     compression_density: Fraction = optional(0.01, "share of a gradient's entries that top-k sends", "1")
     warmup_share: Share = optional(0.0, "share of the iterations that exchange everything uncompressed", "1")
+    attention_precision: Literal["bf16", "fp8"] = optional(
+        "bf16", "of the attention kernel, its inputs and its output; fp8 is cuDNN's kernel"
+    )
+    activation_inputs: Literal["bf16", "fp8"] = optional(
+        "bf16", "form in which inputs of an MLP's activation are kept for the backward pass"
+    )
     quantized_weights: StrictBool = optional(False, "ZeRO gathers weights in 8 bit (ZeRO++, qwZ)")
     weight_shards: Count | None = optional(
         None, "ranks that share one copy of the weights; by default as ZeRO says"

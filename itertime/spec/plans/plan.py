@@ -85,7 +85,7 @@ class Plan:
     | `prefetch` | ZeRO-3 gathers the next layer's weights while the current layer computes |
     | `bucket_bytes` | size of a gradient bucket; None: the framework's if overlapped, else all |
     | `precision` | of the matrices of the layers, see below |
-    | `etp` | ranks that share each matrix of an expert; None: as `tp` |
+    | `etp` | ranks that share each matrix of an expert; None: as `expert_tp` says |
     | `tp_overlap` | matrices hide tensor-parallel communication; None: as the framework does by default |
     | `cuda_graphs` | the launches of which kernels one call replays: none, those of a layer, or all |
     | `dispatcher` | how tokens travel to their experts: NCCL's all-to-all, DeepEP or HybridEP |
@@ -95,7 +95,8 @@ class Plan:
     | `offload_optimizer` | the CPU keeps the optimizer's states and runs its step |
     | `options` | batches, balance, clipping, optimizer, and what saves communication: `PlanOptions` |
 
-    `precision`: attention, norms, router, embedding and projection stay in 16 bit. "fp8" has one scale per
+    `precision`: norms, router, embedding and projection stay in 16 bit, and so does attention unless the
+    options say otherwise. "fp8" has one scale per
     tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
     elements (OCP microscaling; NVIDIA Blackwell). "tf32" trains in 32 bit throughout: weights, gradients,
     activations and what is sent; matrix products use the tensor cores' TF32 (NVIDIA A100 whitepaper, 2020).
@@ -166,6 +167,24 @@ class Plan:
         return self.tp * self.cp * self.pp * self.dp
 
     @property
+    def expert_tp(self) -> int:
+        """Ranks that share each matrix of an expert: as stated; else as `tp`, or one where `ep` does not
+        divide the ranks beside tp (Megatron Core's parallel folding: Megatron-Bridge's recipes of such plans
+        set `expert_tensor_parallel_size=1`).
+
+        >>> Plan(tp=2, pp=8, dp=16, micro_batch=1, global_batch=2048, ep=32).expert_tp
+        1
+        """
+        if self.etp is not None:
+            return self.etp
+        return self.tp if self.dp * self.cp % self.ep == 0 else 1
+
+    @property
+    def below_16_bit(self) -> bool:
+        """Whether matrices of the layers have fewer than 16 bits."""
+        return self.precision not in ("bf16", "tf32")
+
+    @property
     def label(self) -> str:
         """A short form of the plan, for tables and logs.
 
@@ -176,8 +195,8 @@ class Plan:
         """
         words = [f"tp{self.tp}", f"pp{self.pp}", f"dp{self.dp}", f"mb{self.micro_batch}"]
         words += [f"{name}{value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
-        if self.etp not in (None, self.tp):
-            words.append(f"etp{self.etp}")
+        if self.expert_tp != self.tp:
+            words.append(f"etp{self.expert_tp}")
         if self.interleave > 1:
             words.append(f"v{self.interleave}")
         if self.split == "ends":
@@ -332,7 +351,7 @@ class Plan:
         ]
 
     def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
-        cp, ep, etp = self.cp, self.ep, self.etp or self.tp
+        cp, ep, etp = self.cp, self.ep, self.expert_tp
         ranks = self.dp * self.cp * self.tp
         return [
             (cp > 1 and model.attention == "core", f"cp={cp}: needs flash attention, which works in blocks"),
@@ -358,7 +377,7 @@ class Plan:
 
 def _why_ep(plan: Plan) -> str:
     """Why the ranks that share the experts do not make whole groups."""
-    if plan.etp is None:
-        return f"ep={plan.ep}: must divide dp x cp = {plan.dp * plan.cp}"
     ranks = plan.dp * plan.cp * plan.tp
+    if plan.etp is None:
+        return f"ep={plan.ep}: must divide dp x cp x tp = {ranks}"
     return f"ep={plan.ep}: ep x etp = {plan.ep * plan.etp} must divide dp x cp x tp = {ranks}"

@@ -267,7 +267,7 @@ def _numbers(plan: Plan) -> tuple[int, ...]:
         *(plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.micro_batch, plan.global_batch),
         *(plan.interleave, RECOMPUTE.index(plan.recompute), plan.zero_stage),
         *(plan.zero_group or plan.dp * plan.cp, plan.bucket_bytes or 0),
-        *(PRECISIONS.index(plan.precision), plan.etp or plan.tp),
+        *(PRECISIONS.index(plan.precision), plan.expert_tp),
         HABIT if plan.tp_overlap is None else int(plan.tp_overlap),
         *(CUDA_GRAPHS.index(plan.cuda_graphs), DISPATCHERS.index(plan.dispatcher)),
         *(round(plan.recompute_fraction * 1000), plan.offload_layers),

@@ -54,7 +54,7 @@ def test_inputs_of_frozen_products_are_not_kept():
 def test_kernels_are_counted():
     plans = PlanBatch.of([PLAN])
     more, back = np.subtract(kernel_counts(LOW, plans), kernel_counts(WHOLE, plans)).ravel()
-    assert (more, back) == (3 * 2, 7 * 2 - 2 * 5)
+    assert (more, back) == (4 * 2, 8 * 2 - 2 * 5)
 
 
 def test_mlperfs_plan_fits_eight_gpus_in_fp8():
@@ -63,6 +63,32 @@ def test_mlperfs_plan_fits_eight_gpus_in_fp8():
     model = load_model("llama2-70b-lora")
     assert predict(model, plan, SYSTEM, memory_headroom=0).fits
     assert not predict(replace(model, lora_rank=0), plan, SYSTEM, memory_headroom=0).fits
+
+
+def test_frozen_weights_and_what_attention_and_activation_keep_take_a_byte_each_in_fp8():
+    """The benchmark ran on B200 of 192 GB with a whole copy on each GPU, attention and activations in FP8."""
+    model, plan = load_model("llama2-70b-lora"), replace(PLAN, precision="fp8", zero_stage=1)
+    inputs = PlanOptions(activation_inputs="fp8")
+    b200 = replace(load_system("dgx-b200"), framework="te")
+    in_16_bit, kept, both = (
+        predict(model, replace(plan, options=options), b200)
+        for options in (PlanOptions(), inputs, replace(inputs, attention_precision="fp8"))
+    )
+    frozen = both.memory_parts["weights"] - 2 * model.trained_parameters
+    assert frozen == pytest.approx(model.parameters, rel=0.02)  # tables are in 16 bit
+    tokens = model.layers * model.seq_len
+    dropped = [
+        a.memory_parts["activations"] - b.memory_parts["activations"]
+        for a, b in ((in_16_bit, kept), (kept, both))
+    ]
+    assert dropped[0] == pytest.approx(tokens * 2 * model.ffn_hidden)
+    # Queries, keys, values and output; the low-rank product reads the output in 16 bit.
+    assert dropped[1] == pytest.approx(
+        tokens * (2 * model.q_hidden + 2 * model.kv_hidden - 2 * model.v_hidden)
+    )
+    assert both.fits
+    assert not in_16_bit.fits
+    assert both.breakdown["attention"] < 0.9 * kept.breakdown["attention"]
 
 
 GPT = replace(load_model("gpt3-1.3b"), attention="core")

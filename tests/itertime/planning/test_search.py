@@ -119,7 +119,7 @@ def test_candidates_with_experts_split_apart_are_all_that_keep_the_rules(etp: in
         for tp, pp, dp, ep in shapes
     ]
     assert {plan for plan in found if plan.sequence_parallel == (plan.tp > 1)} == {
-        plan for plan in tried if not plan.broken_rules(mixture)
+        plan for plan in tried if plan.expert_tp == etp and not plan.broken_rules(mixture)
     }
     best = search(mixture, 16, SYSTEM, 16, space=space).plans[0]
     assert best.prediction.iteration_s == predict(mixture, best.plan, SYSTEM).iteration_s

@@ -176,7 +176,8 @@ PLANS = st.builds(Plan, **{name: st.sampled_from(values) for name, values in VAL
 @given(st.lists(PLANS, min_size=1, max_size=5))
 def test_a_batch_returns_its_plans(several):
     batch = PlanBatch.of(several)
-    assert [batch.plan(row) for row in range(len(batch))] == several
+    stated = [replace(plan, etp=None if plan.expert_tp == plan.tp else plan.expert_tp) for plan in several]
+    assert [batch.plan(row) for row in range(len(batch))] == stated
     assert list(batch.gpus) == [plan.gpus for plan in several]
     assert list(batch.microbatches) == [plan.microbatches for plan in several]
 

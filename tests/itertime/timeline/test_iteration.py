@@ -184,6 +184,8 @@ def options(draw) -> PlanOptions:
         )
     found["quantized_weights"] = draw(st.booleans())
     found["secondary_shards"] = draw(st.sampled_from([None, 2]))
+    found["attention_precision"] = draw(st.sampled_from(["bf16", "bf16", "fp8"]))
+    found["activation_inputs"] = found["attention_precision"]
     return PlanOptions(**found)  # type: ignore[arg-type]
 
 
@@ -219,6 +221,7 @@ def optioned_runs(draw) -> tuple[ModelSpec, Plan, System]:
         rank_order=draw(st.sampled_from(["tp-cp-dp-pp", "tp-cp-pp-dp"])),
         ep=draw(st.sampled_from([1, 2])) if model.experts > 1 else 1,
         sequence_parallel=True,
+        precision=chosen.attention_precision,
         options=chosen,
     )
     return model, plan, draw(st.sampled_from(OPTIONED_SYSTEMS))
@@ -239,6 +242,7 @@ def test_no_option_is_missing_here() -> None:
     numbers = {"compression_rank", "compression_density", "momentum_steps", "variance_steps"}
     drawn = {"clipping", "optimizer", "batching", "balance", "workers", "local_steps", "outer", "compression"}
     drawn |= {"warmup_share", "quantized_weights", "secondary_shards", *SHARDS}
+    drawn |= {"attention_precision", "activation_inputs"}
     assert {field.name for field in fields(PlanOptions)} == drawn | numbers
 
 
