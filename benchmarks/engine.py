@@ -57,15 +57,19 @@ class Cost(NamedTuple):
     waiting: int
 
 
-class MadeUp:
-    """The jobs of `rigid_jobs`, a thousand at a time, and the process time of generating them."""
+class MadeUp(Iterator[Job]):
+    """The jobs of `rigid_jobs`, made a thousand at a time, and the process time of making them."""
 
     def __init__(self, jobs: Iterator[Job]):
         self.seconds, self._jobs = 0.0, jobs
+        self._thousand: Iterator[Job] = iter(())
 
-    def __iter__(self) -> Iterator[Job]:
-        while thousand := self._take():
-            yield from thousand
+    def __next__(self) -> Job:
+        job = next(self._thousand, None)
+        if job is None:
+            self._thousand = iter(self._take())
+            job = next(self._thousand)
+        return job
 
     def _take(self) -> list[Job]:
         began = process_time()

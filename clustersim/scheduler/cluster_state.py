@@ -264,6 +264,16 @@ class ClusterState(Generic[AnyView]):
         order.update(self.running)
         return order
 
+    def rerank(self, key: Key[AnyView], job: AnyView) -> None:
+        """See `State.rerank`."""
+        if job in self.running:
+            if (order := self.orders.get(key)) is not None:
+                order.rerank(job)
+        elif job in self.waiting.jobs:
+            for (key_of_ranking, _, _), ranking in self.waiting.rankings.items():
+                if key_of_ranking == key:
+                    ranking.rerank(job)
+
 
 class WaitingJobs(Generic[AnyView]):
     """The jobs that wait for GPUs, in order of submission and by each key that a policy ranks them by.

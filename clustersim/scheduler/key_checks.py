@@ -25,7 +25,7 @@ _REMEDY_WAITING = (
 
 def broken_promise(facts: ClusterState[JobView], proposal: Draft, everywhere: bool) -> str:
     """What is wrong with a key after the decision that made `proposal`, with file and line and the remedy;
-    empty if nothing is. The keys of jobs that the proposal starts may change: they wait no longer.
+    empty if nothing is. The keys of jobs that the proposal starts or stops may change.
 
     `everywhere` looks up the keys of all jobs. Otherwise every fourth decision looks at one waiting job, each
     time at another one. That finds a frozen key that ages within a few decisions, and takes about a hundredth
@@ -46,7 +46,7 @@ def broken_promise(facts: ClusterState[JobView], proposal: Draft, everywhere: bo
                 return f"{text}, but a key is looked up once ({place_of(key)}); {_REMEDY_WAITING}"
     for key, order in facts.orders.items() if everywhere else ():
         for job, old_key, now in order.grown():
-            if not _same(old_key, now):
+            if proposal.placement(job) and not _same(old_key, now):
                 text = f"the key of job {job.id} grew while it runs, from {old_key!r:.80} to {now!r:.80}"
                 return f"{text} ({place_of(key)}); leave out falling=True of run_by"
     return ""

@@ -284,6 +284,18 @@ class NonIncreasingKeys(Generic[J]):
         self._taken.remove(entry)
         insort(self._bounds, entry)
 
+    def rerank(self, job: J) -> None:
+        """Look up the key of a running job again, which may have grown."""
+        known = self._latest.get(job)
+        if known is None or self._running.get(job) != known[0]:
+            return  # its key is looked up when the next draft begins
+        start, entry = known
+        if entry in self._taken:
+            self._taken.remove(entry)
+        else:
+            del self._bounds[bisect_left(self._bounds, entry)]
+        self._look_up(job, start)
+
     def grown(self) -> Iterator[tuple[J, Any, Any]]:
         """(job, the key last looked up, its key now) of each running job whose key has grown."""
         for job, (start, (bound, _, _)) in list(self._latest.items()):

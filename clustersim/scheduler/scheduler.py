@@ -254,6 +254,12 @@ class State:
         """
         return self._facts.waiting.ranked_by(key, elastic, changing)
 
+    def rerank(self, key: Key[JobView], job: JobView) -> None:
+        """Look up the key of a job again that has changed: of a waiting job, or of a running one whose key
+        has grown although `run_by` was promised that it does not (`falling`).
+        """
+        self._facts.rerank(key, job)
+
     def unsettled(self) -> dict[JobView, float]:
         """The running jobs that have not yet worked on their GPUs for as long as a restart there would take,
         in the order of their start, and the time at which each will have.
