@@ -59,7 +59,8 @@ def set_up(package):
     stamp = VENV / ("." + ("clustersim-test" if "[" in package else "clustersim") + ".installed")
     if stamp.exists() and stamp.read_text() == wanted and works():
         return
-    print(f"Setting up {VENV} (once; some 700 MB on disk)", file=sys.stderr)
+    size = "1 GB" if "[" in package else "600 MB"
+    print(f"Setting up {VENV} (once; some {size} on disk)", file=sys.stderr)
     if not works():
         run([python(), "-m", "venv", "--clear", str(VENV)], "on Debian and Ubuntu, install python3-venv")
     constraints = ["--constraint", str(ROOT / "constraints.txt")]

@@ -16,7 +16,7 @@
 | `TIME_TICKS`, `RATIO_TICKS` | ticks of logarithmic axes of times and of ratios |
 
 Why
-- Charts are SVG, drawn by three scripts of this package (37 KB) in the reader's browser: at the width of a
+- Charts are SVG, drawn by three scripts of this package (36 KB) in the reader's browser: at the width of a
   phone or a screen, with values where the pointer or the keyboard points, in the colours of the theme. All
   pages share them; a page with a frame of its own takes `chart_script` and `chart_style`.
 - A library would be larger than the rest of a page: plotly's script has 4.8 MB (1.9 packed) and its package

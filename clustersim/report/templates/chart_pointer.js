@@ -5,7 +5,10 @@
 // an event "pick" of the box, with the value of x.
 (function () {
   "use strict";
+  const STEPS = ["steps", "area"], CURVES = [...STEPS, "line"];
   const MOST_ROWS = 12, NEAR = 30, LEAST_DRAG = 8, LEAST_HEIGHT = 30, KEY_STEPS = 40;
+
+  const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
   // The last place at or before a value in growing numbers; -1 before the first.
   function before(numbers, value) {
@@ -33,78 +36,95 @@
     return `${text} (${charts.number(low, decimals, signed)} to ${charts.number(high, decimals, signed)})`;
   }
 
-  // The rows that a place tells: {series, text, at: pixels, bold}.
-  function rowsAt(plot, one, x, y) {
-    const shown = plot.visible(one.panel), told = [];
-    if (plot.rows) {
-      const row = Math.max(0, Math.min(one.axis.names.length - 1, Math.floor((y - one.top) / (one.bottom - one.top) * one.axis.names.length)));
-      let from = 0;
-      shown.forEach((series, number) => series.ys.forEach((at, i) => {
-        if (at !== row) { return; }
-        const to = from + series.xs[i], value = plot.x.value(x);
-        const bold = series.kind === "bars" && shown.length > 1 && value >= from && value < to;
-        told.push({ series, text: words(series, i), at: plot.place(one, series, i, number, shown.length), bold });
-        from = to;
-      }));
-      return { head: one.axis.names[row], told };
-    }
-    if (shown.some((series) => series.kind === "points")) {
-      let best = null;
-      shown.forEach((series) => series.xs.forEach((_, i) => {
-        const at = plot.place(one, series, i, 0, 1), far = Math.hypot(at[0] - x, at[1] - y);
-        if (far < NEAR && (!best || far < best.far)) { best = { series, text: words(series, i), at, far }; }
-      }));
-      return { head: "", told: best ? [best] : [] };
-    }
-    const value = plot.x.value(x), names = plot.chart.x.kind === "names", name = Math.round(value);
+  // What a place tells: a head, and rows of {series, text, at: pixels, bold}.
+  function told(plot, one, x, y) {
+    const shown = plot.visible(one.panel);
+    if (plot.rows) { return row(plot, one, shown, x, y); }
+    return shown.some((series) => series.kind === "points") ? point(plot, one, shown, x, y) : slice(plot, one, shown, x);
+  }
+
+  // All series in a row of names; in bold the bar at x.
+  function row(plot, one, shown, x, y) {
+    const { names } = one.axis, place = Math.floor((y - one.top) / (one.bottom - one.top) * names.length);
+    const number = within(place, 0, names.length - 1), value = plot.x.value(x), rows = [];
+    let from = 0;
+    shown.forEach((series) => series.ys.forEach((at, i) => {
+      if (at !== number) { return; }
+      const to = from + series.xs[i], bold = series.kind === "bars" && shown.length > 1 && value >= from && value < to;
+      rows.push({ series, text: words(series, i), at: plot.place(one, series, i, 0, 1), bold });
+      from = to;
+    }));
+    return { head: names[number], rows };
+  }
+
+  // The nearest of many points.
+  function point(plot, one, shown, x, y) {
+    let best = null;
+    shown.forEach((series) => series.xs.forEach((_, i) => {
+      const at = plot.place(one, series, i, 0, 1), far = Math.hypot(at[0] - x, at[1] - y);
+      if (far < NEAR && (!best || far < best.far)) { best = { series, text: words(series, i), at, far }; }
+    }));
+    return { head: "", rows: best ? [best] : [] };
+  }
+
+  // All series at a value of x: what a step holds there, the nearest point of a line, the dots of a name.
+  function slice(plot, one, shown, x) {
+    const axis = plot.chart.x, value = plot.x.value(x), names = axis.kind === "names", rows = [];
     shown.forEach((series, number) => {
-      const steps = ["steps", "area"].includes(series.kind);
-      const i = names ? series.xs.indexOf(name) : steps ? Math.max(before(series.xs, value), 0) : nearest(series.xs, value);
-      if (i < 0 || !series.xs.length) { return; }
-      const at = plot.place(one, series, i, number, shown.length);
-      told.push({ series, text: words(series, i), at: [steps ? Math.max(at[0], Math.min(x, plot.x.at(series.xs[series.xs.length - 1]))) : at[0], at[1]] });
+      const steps = STEPS.includes(series.kind), { xs } = series;
+      const i = names ? xs.indexOf(Math.round(value)) : steps ? Math.max(before(xs, value), 0) : nearest(xs, value);
+      if (i < 0 || !xs.length) { return; }
+      const [at, high] = plot.place(one, series, i, number, shown.length);
+      rows.push({ series, text: words(series, i), at: [steps ? within(x, at, plot.x.at(xs[xs.length - 1])) : at, high] });
     });
-    const plain = plot.chart.x.kind !== "log" && !names && !shown.some((series) => series.text);
-    const moment = plot.chart.x.kind === "date" ? `${new Date(value).toISOString().slice(0, 16).replace("T", " ")}` : `${charts.number(value, 1)} ${plot.chart.x.title}`;
-    return { head: names ? plot.chart.x.names[name] : plain ? moment : "", told };
+    if (names) { return { head: axis.names[Math.round(value)], rows }; }
+    if (axis.kind === "log" || shown.some((series) => series.text)) { return { head: "", rows }; }  // the texts tell x
+    const date = axis.kind === "date" && new Date(value).toISOString().slice(0, 16).replace("T", " ");
+    return { head: date || `${charts.number(value, 1)} ${axis.title}`, rows };
   }
 
   // Tell what stands at a place: a line, dots on the curves, and a box of texts.
   function tell(plot, x, y) {
     const one = plot.panels.reduce((best, panel) => y >= panel.top - 20 ? panel : best, plot.panels[0]);
-    const sides = plot.panels.length > 1 && plot.panels.length * one.panel.series.length <= MOST_ROWS ? plot.panels : [one];
-    const slices = sides.map((panel) => ({ panel, ...rowsAt(plot, panel, x, y) }));
+    const all = plot.panels.length > 1 && plot.panels.length * one.panel.series.length <= MOST_ROWS;
+    const slices = (all ? plot.panels : [one]).map((panel) => ({ title: panel.panel.title, ...told(plot, panel, x, y) }));
     clear(plot);
-    if (!slices.some((slice) => slice.told.length)) { return; }
+    if (!slices.some((part) => part.rows.length)) { return; }
     plot.pointed = [x, y];
-    const over = charts.svg("g", { "class": "pointed" }, plot.over), curves = !plot.rows && slices[0].told.some((row) => ["steps", "area", "line"].includes(row.series.kind));
-    if (curves) {
-      charts.svg("path", { d: `M${charts.px(x)} ${plot.panels[0].top}V${charts.px(plot.panels[plot.panels.length - 1].bottom)}` }, over);
+    const over = charts.svg("g", { "class": "pointed" }, plot.over), last = plot.panels[plot.panels.length - 1];
+    if (!plot.rows && slices[0].rows.some((line) => CURVES.includes(line.series.kind))) {
+      charts.svg("path", { d: `M${charts.px(x)} ${plot.panels[0].top}V${charts.px(last.bottom)}` }, over);
     }
     plot.tip.replaceChildren();
     if (slices[0].head) { charts.element("b", {}, plot.tip, slices[0].head); }
-    slices.forEach((slice) => {
-      let rows = slice.told;
-      if (rows.length > MOST_ROWS) {
-        const near = [...rows].sort((a, b) => Math.abs(a.at[1] - y) - Math.abs(b.at[1] - y)).slice(0, MOST_ROWS);
-        rows = rows.filter((row) => near.includes(row));
-      }
-      const { title } = slice.panel.panel;
-      if (sides.length > 1 && rows.length > 1) { charts.element("b", {}, plot.tip, title); }
-      rows.forEach((row) => {
-        const line = charts.element("div", { "class": row.bold ? "bold" : "" }, plot.tip);
-        line.append(charts.swatch(row.series));
-        charts.element("span", {}, line, [row.series.name || title, row.text].filter(Boolean).join(": "));
-        if (row.series.kind === "bars" || title) { return; }
-        const dot = charts.svg("circle", { cx: charts.px(row.at[0]), cy: charts.px(row.at[1]), r: row.series.kind === "steps" ? 4 : 8, "class": row.series.kind === "steps" ? "dot" : "ring" }, over);
-        dot.style.setProperty("--shade", `var(${row.series.colour || `--c${row.series.look % 8}`})`);
+    slices.forEach(({ title, rows }) => {
+      if (slices.length > 1 && rows.length > 1) { charts.element("b", {}, plot.tip, title); }
+      nearRows(rows, y).forEach((line) => {
+        const shown = charts.element("div", { "class": line.bold ? "bold" : "" }, plot.tip);
+        shown.append(charts.swatch(line.series));
+        charts.element("span", {}, shown, [line.series.name || title, line.text].filter(Boolean).join(": "));
+        if (line.series.kind !== "bars" && !title) { ring(over, line); }
       });
     });
     plot.tip.hidden = false;
-    const room = plot.box.clientWidth, wide = plot.tip.offsetWidth;
-    const beside = x + 14 + wide <= room ? x + 14 : x - 14 - wide;
-    plot.tip.style.left = `${Math.max(0, Math.min(beside, room - wide))}px`;
+    const room = plot.box.clientWidth, wide = plot.tip.offsetWidth, beside = x + 14 + wide <= room ? x + 14 : x - 14 - wide;
+    plot.tip.style.left = `${within(beside, 0, Math.max(0, room - wide))}px`;
     plot.tip.style.top = `${plot.bar.offsetHeight + Math.max(0, Math.min(y + 14, plot.height - plot.tip.offsetHeight))}px`;
+  }
+
+  // At most so many rows, those nearest to a height.
+  function nearRows(rows, y) {
+    const far = (line) => Math.abs(line.at[1] - y);
+    if (rows.length <= MOST_ROWS) { return rows; }
+    const near = [...rows].sort((a, b) => far(a) - far(b)).slice(0, MOST_ROWS);
+    return rows.filter((line) => near.includes(line));
+  }
+
+  // A dot on a curve, a ring around a marker.
+  function ring(over, { series, at }) {
+    const steps = series.kind === "steps", kind = steps ? { r: 4, "class": "dot" } : { r: 8, "class": "ring" };
+    const made = charts.svg("circle", { cx: charts.px(at[0]), cy: charts.px(at[1]), ...kind }, over);
+    made.style.setProperty("--shade", charts.colour(series));
   }
 
   function clear(plot) {
@@ -127,8 +147,8 @@
     const moved = { ArrowLeft: [-across, 0], ArrowRight: [across, 0], ArrowUp: [0, -down], ArrowDown: [0, down] }[event.key];
     if (moved) {
       const last = plot.panels[plot.panels.length - 1].bottom;
-      const first = plot.pointed ? [x + moved[0], y + moved[1]] : [x + across / 2, y + down / 2];
-      tell(plot, Math.max(plot.x.from, Math.min(plot.x.to, first[0])), Math.max(one.top, Math.min(last - 1, first[1])));
+      const [right, low] = plot.pointed ? moved : [across / 2, down / 2];
+      tell(plot, within(x + right, plot.x.from, plot.x.to), within(y + low, one.top, last - 1));
     } else if (event.key === "+" || event.key === "=") { closer(plot, 0.6);
     } else if (event.key === "-") { closer(plot, 1 / 0.6);
     } else if (event.key === "0") { plot.look({});
@@ -150,7 +170,8 @@
         const tall = wants(plot, begun, [x, y]).y, one = plot.panels[0], last = plot.panels[plot.panels.length - 1];
         frame = frame || charts.svg("rect", { "class": "chosen" }, plot.over);
         const [top, high] = tall ? [Math.min(y, begun[1]), Math.abs(y - begun[1])] : [one.top, last.bottom - one.top];
-        for (const [name, value] of Object.entries({ x: Math.min(x, begun[0]), y: top, width: Math.abs(x - begun[0]), height: high })) { frame.setAttribute(name, value); }
+        const sides = { x: Math.min(x, begun[0]), y: top, width: Math.abs(x - begun[0]), height: high };
+        Object.keys(sides).forEach((name) => frame.setAttribute(name, sides[name]));
         clear(plot);
       } else if (x >= plot.left - NEAR && x <= plot.width) { tell(plot, Math.max(x, plot.left), y); }
     });
@@ -176,8 +197,6 @@
     root.addEventListener("dblclick", () => plot.look({}));
     root.addEventListener("keydown", (event) => { if (!event.ctrlKey && !event.metaKey && !event.altKey) { keys(plot, event); } });
   };
-
-  const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
   // The part of the axes that a drag asks for; of y only where it is tall, and the chart has one panel.
   function wants(plot, [x0, y0], [x1, y1]) {

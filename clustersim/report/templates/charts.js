@@ -1,7 +1,9 @@
 // Charts as SVG, from the documents of clustersim/report/frame/chart.py: charts.show(box, document).
 //
-// Colours are properties of CSS, so a change of the theme needs no new drawing. chart_pointer.js answers the
-// pointer and the keyboard. Nothing here knows the page: a page gives boxes, documents and charts.css.
+// The plot that it returns takes a newer document (update), a line at a value of x (mark), a part of the axes
+// (look), and writes itself to a file (save). chart_pointer.js answers the pointer and the keyboard. Colours
+// are properties of CSS, so a change of the theme needs no new drawing. Nothing here knows the page: a page
+// gives boxes, documents and charts.css.
 (function () {
   "use strict";
   const DASHES = ["", "9 5", "2 4", "9 4 2 4", "16 6", "16 5 2 5", "8 2 2 2 2 2", "2 8"];
@@ -14,7 +16,7 @@
   ];
   const NAMED = ["steps", "line", "dots"];  // kinds with an entry in the legend
   const WITHOUT_MARKERS = ["steps", "area", "bars"];
-  const GAP = 10, RIGHT = 12, TOP = 8, NARROW = 520, ROW_LABEL = 18, LEAST_ROW = 36, MOST_BAR = 28;
+  const GAP = 10, RIGHT = 12, TOP = 8, NARROW = 520, EDGE = 6, ROW_LABEL = 18, LEAST_ROW = 36, MOST_BAR = 28;
   const STYLES = [
     "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "opacity",
     "font-family", "font-size", "text-anchor",
@@ -197,8 +199,10 @@
         this.root.setAttribute(name, value);
       }
       this.panels.forEach((one, k) => {
-        const clip = svg("clipPath", { id: `${this.id}-${k}` }, this.root), edge = 6;
-        svg("rect", { x: this.left - (this.zoom.x ? 0 : edge), y: one.top - (this.zoom.y ? 0 : edge), width: this.width - RIGHT - this.left + (this.zoom.x ? 0 : 2 * edge), height: one.bottom - one.top + (this.zoom.y ? 0 : 2 * edge) }, clip);
+        const clip = svg("clipPath", { id: `${this.id}-${k}` }, this.root);
+        const [aside, above] = [this.zoom.x, this.zoom.y].map((zoom) => zoom ? 0 : EDGE);  // room for markers at the ends
+        const { left } = this, wide = this.width - RIGHT - left, high = one.bottom - one.top;
+        svg("rect", { x: left - aside, y: one.top - above, width: wide + 2 * aside, height: high + 2 * above }, clip);
         this.drawFrame(one, k === this.panels.length - 1);
         const group = svg("g", { "clip-path": `url(#${this.id}-${k})`, "class": "panel" }, this.root);
         const shown = this.visible(one.panel), stacked = new Map();
@@ -350,6 +354,7 @@
     },
   };
 
+  charts.colour = colour;
   charts.svg = svg;
   charts.element = element;
   charts.px = px;
