@@ -3,6 +3,7 @@
 | part of the key | what |
 |---|---|
 | trace | hash of the trace file; or the recipe of a generated trace, with hashes of its rules and sizes |
+| since_1970_s | the date of the trace's zero, where the site of a run has dates |
 | models | hashes of the files of models that the trace names |
 | config | the settings of the run, with hashes of the files that they name, of the systems and the policy |
 | code | hash of `itertime`, `traces` and the parts of `clustersim` that simulate |
@@ -28,10 +29,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.engine.fleet import Routing
-from clustersim.runs import RunConfig, changed_site, code_hash, find_policy, policy_hash, recipe_values
+from clustersim.runs import (
+    RunConfig,
+    changed_site,
+    code_hash,
+    find_policy,
+    has_dates,
+    policy_hash,
+    recipe_values,
+)
 from itertime.errors import UnknownName, UserError
 from itertime.io import digest, sha256, shown
 from itertime.spec import load_system, profile_of
+from traces.sidecars import report_of, since_1970
 from traces.synthetic import Recipe, sizes_path
 from traces.workload import rules_path
 
@@ -192,6 +202,7 @@ def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) 
         "models": {name: list(digests) for name, digests in models.items()},
         "policy": hashes.policy(config.policy),
         **_routed(config, hashes),
+        **_dated(config, trace),
         "system": hashes.system(config.system),
         "files": {name: hashes.file(file) for name, file in _files_of(config)},
         "groups": hashes.groups(config),
@@ -207,6 +218,12 @@ def _routed(config: RunConfig, hashes: Hashes) -> dict[str, Any]:
         return {}
     policies = Routing.of(config.routing).policies
     return {"routing": {name: hashes.policy(policy) for name, policy in policies.items()}}
+
+
+def _dated(config: RunConfig, trace: str | Recipe) -> dict[str, Any]:
+    """The date of the trace's zero, which the report beside it states, where a run depends on it."""
+    report = report_of(Path(trace)) if isinstance(trace, str) and has_dates(config.site) else None
+    return {} if report is None else {"since_1970_s": since_1970(report[1])}
 
 
 def _files_of(config: RunConfig) -> Iterator[tuple[str, str]]:

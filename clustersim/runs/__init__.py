@@ -14,6 +14,7 @@
 | `changed_site` | the document of a site with one value changed |
 | `closures_of` | the entries of a calendar for the nodes of a site that are down |
 | `epoch_of` | the parameter of a policy that dates the clock of the trace |
+| `has_dates` | whether the runs of a site depend on the date of the trace's zero |
 | `params_with_site` | the parameters of a policy, with the site of the settings if it takes one |
 | `is_of_nodes` | whether the price in a manifest is that of its nodes |
 | `setup_of` | the `RunSetup` of settings: files are read, the policy is made |
@@ -76,7 +77,7 @@ from .run import run, run_config
 from .run_bounds import best_possible
 from .settings import Entry, Setting
 from .setup import is_of_nodes, setup_of
-from .sites import changed_site, closures_of, epoch_of, params_with_site
+from .sites import changed_site, closures_of, epoch_of, has_dates, params_with_site
 from .source import LARGEST_FILE, Trace, recipe_values, stated_hash, trace_of_manifest
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "compare",
     "epoch_of",
     "find_policy",
+    "has_dates",
     "is_of_nodes",
     "is_of_this_code",
     "list_policies",

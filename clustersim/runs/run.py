@@ -37,7 +37,7 @@ from .plan_records import plans_used
 from .run_bounds import best_possible
 from .setup import setup_of
 from .signals import interrupting
-from .sites import epoch_of
+from .sites import epoch_of, has_dates
 from .source import Trace, TraceLike
 
 __all__ = ["run", "run_config"]
@@ -132,18 +132,9 @@ def run_config(
             return result
 
 
-UNDATED_PERIODS = ("NONE", "NOW")
-"""Values of PriorityUsageResetPeriod that name no dates."""
-
-
 def _dated(config: RunConfig, policy: str | type[Scheduler] | None, trace: Trace) -> RunConfig:
-    """The settings with the date of the trace's zero, where a site has reservations or forgets usage at the
-    end of a period, and its policy asks for it.
-    """
-    if config.site is None:
-        return config
-    period = config.site.get("settings", {}).get("PriorityUsageResetPeriod", UNDATED_PERIODS[0])
-    if not config.site.get("reservations") and period in UNDATED_PERIODS:
+    """The settings with the date of the trace's zero, where the site has dates and its policy asks for it."""
+    if not has_dates(config.site):
         return config
     epoch = epoch_of(policy or config.policy, source_of(trace).get("since_1970_s"))
     return config.model_copy(update={"params": {**epoch, **config.params}})

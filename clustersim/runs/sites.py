@@ -17,9 +17,20 @@ from itertime.io import quoted
 
 from .policies import find_policy, parameters_of
 
-__all__ = ["changed_site", "closures_of", "document_of_site", "epoch_of", "params_with_site", "with_site"]
+__all__ = [
+    "changed_site",
+    "closures_of",
+    "document_of_site",
+    "epoch_of",
+    "has_dates",
+    "params_with_site",
+    "with_site",
+]
 
 Document = dict[str, Any]
+
+UNDATED_PERIODS = ("NONE", "NOW")
+"""Values of PriorityUsageResetPeriod that name no dates."""
 
 
 def document_of_site(stated: Any) -> Document:
@@ -54,6 +65,16 @@ def with_site(values: Mapping[str, Any]) -> dict[str, Any]:
     entries: Sequence[Any] = read_calendar(calendar) if isinstance(calendar, str) else calendar
     missing = [entry for entry in closures_of(document) if entry not in entries]
     return {"overheads": None, **values, "site": document, "calendar": [*missing, *entries]}
+
+
+def has_dates(site: Mapping[str, Any] | None) -> bool:
+    """Whether a site, as its document, has reservations, or forgets usage at the end of a period: its runs
+    then depend on the date at which the clock of the trace shows 0.
+    """
+    if site is None:
+        return False
+    period = site.get("settings", {}).get("PriorityUsageResetPeriod", UNDATED_PERIODS[0])
+    return bool(site.get("reservations")) or period not in UNDATED_PERIODS
 
 
 def epoch_of(policy: str | type[Scheduler], since_1970_s: float | None) -> dict[str, float]:

@@ -22,6 +22,7 @@ from clustersim.runs import RunConfig
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from clustersim.scheduler.internal import active_of
 from clustersim.testing import Outcome, check_outcome, simulate
+from itertime.errors import UserError
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.builders import Acts, Restless, elastic, failing, free_setup, rigid
@@ -118,6 +119,12 @@ def test_every_job_has_a_record_when_a_policy_fails() -> None:
         Simulation(jobs, free_setup(cluster, FailsOn("c")), recorder).run()
     states = [(record.job_id, record.state) for record in recorder.jobs_by_submission()]
     assert states == [("a", "finished"), *[(name, "unfinished") for name in "bcde"]]
+
+
+def test_jobs_that_come_one_by_one_depend_on_none() -> None:
+    jobs = [rigid("a", 0.0, 1, 9.0), rigid("b", 0.0, 1, 9.0, depends="afterok:a")]
+    with pytest.raises(UserError, match="job b: depends=afterok:a: the jobs come one by one"):
+        Simulation(iter(jobs), free_setup(Cluster(1, 4), Fifo())).run()
 
 
 def test_progress_is_reported() -> None:

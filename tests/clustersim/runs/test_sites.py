@@ -6,11 +6,23 @@ import pytest
 
 import clustersim
 from clustersim.grid import what_if
+from clustersim.grid.inputs import Hashes, Inputs, key_of
 from clustersim.runs import RunConfig, setup_of
-from clustersim.sites import Association, Partition, Qos, SiteNode, SlurmSite, site_of, write_site
+from clustersim.sites import (
+    Association,
+    Partition,
+    Qos,
+    SiteNode,
+    SlurmSite,
+    document_of,
+    load_site,
+    site_of,
+    write_site,
+)
 from itertime.errors import UserError
+from itertime.io import sha256
 from policies.fifo import Fifo
-from traces import Job
+from traces import Job, write_trace
 
 
 class Rules(Fifo):
@@ -95,3 +107,17 @@ def test_values_that_no_site_has_are_refused(site, changes, settings, said):
     with pytest.raises(UserError) as refusal:
         RunConfig.make(changes, policy="easy", **{"site": site, **settings}).stated_cluster()
     assert said in str(refusal.value)
+
+
+def test_the_key_of_a_cell_knows_the_date_of_a_trace_where_the_site_has_dates(site, tmp_path):
+    trace, report = tmp_path / "jobs.csv", tmp_path / "jobs.import.json"
+    write_trace(JOBS, trace)
+    keys = set()
+    for settings in ({}, {"PriorityUsageResetPeriod": "DAILY"}):
+        document = {**document_of(load_site(site)), "settings": settings}
+        inputs = Inputs(RunConfig.make(policy="slurm", site=document), str(trace))
+        for shift_s in (1.6e9, 1.7e9):
+            clock = {"shift_s": shift_s, "time_scale": 1.0}
+            report.write_text(json.dumps({"output": {"sha256": sha256(trace)}, "clock": clock}))
+            keys.add(key_of(inputs, Hashes(), {})[0])
+    assert len(keys) == 3

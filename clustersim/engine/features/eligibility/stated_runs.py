@@ -19,6 +19,7 @@ from clustersim.records import (
     SERVED,
     JobRecord,
 )
+from itertime.errors import UserError, shown
 from traces.dependencies import Dependency
 from traces.job import Job
 
@@ -104,11 +105,14 @@ class StatedRuns:
 
     def _dependencies_of(self, active: ActiveJob) -> tuple[tuple[Dependency, ...], bool]:
         """The dependencies of a job on jobs of the trace, and whether one of them is enough. Others count as
-        fulfilled, which a note says.
+        fulfilled, which a note says. UserError if the jobs can be read once, so that none is looked up.
         """
         job, links = active.job, self._links
-        if job.depends is None or links is None:
+        if job.depends is None:
             return (), False
+        if links is None:
+            problem = "the jobs come one by one, so that none can be looked up; give a list of them"
+            raise UserError(f"job {shown(job.job_id)}: depends={shown(job.depends)}: {problem}")
         dependencies, is_any, unknown_names = links.dependencies_of(job)
         if unknown_names:
             names = ", ".join(unknown_names[:3]) + (", ..." if len(unknown_names) > 3 else "")
