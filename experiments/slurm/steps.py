@@ -86,7 +86,8 @@ class StepCheck:
     """What the log says, and what the rules say: `places` and `plans` as (job, of the log, of the rules).
 
     `plans`: planned starts, seconds since 1970; None where the rules plan none. `starts`: of each job that
-    either starts in a cycle of backfill, whether both do. `victims`: of each preemption, by preemptor.
+    either starts in a cycle of backfill, whether both do. `victims`: of each preemption, by preemptor; of a
+    cycle of backfill, all together.
     `reasons` and `factors`: what squeue and sshare printed while the run went on: limits that keep jobs
     waiting, and fair-share factors of users.
     """
@@ -128,6 +129,7 @@ class _Cycle:
     tests: list[tuple[str, int]] = field(default_factory=list)
     plans: list[tuple[str, float]] = field(default_factory=list)
     starts: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    victims: list[tuple[str, str]] = field(default_factory=list)  # and by which job they were preempted
 
 
 class _Walk:
@@ -141,6 +143,7 @@ class _Walk:
         self.submitted: dict[str, JobRecord] = {}
         self.calculation_s = inf
         self.started_jobs = set[str]()
+        self.preemptors: dict[str, JobRecord] = {}  # of the jobs that are preempted and not gone yet
         self.samples = sorted(run.folder.glob("live-*"), key=lambda folder: -int(folder.name[5:]))
 
     def look(self, now: float) -> None:
@@ -199,20 +202,33 @@ class _Walk:
         job = self.records.get(job_id)
         if job is not None and job in self.controller.running:
             self.controller.lose(job, now)
+        preemptor = self.preemptors.pop(job_id, None)
+        if preemptor is not None and preemptor not in self.preemptors.values():
+            preemptor.preempts_until_s = -inf
 
     def preempt(self, job_id: str, preemptor_id: str, now: float) -> None:
         """The log preempts a job for another one, and perhaps more for the same one."""
-        for preemptor, logged_jobs, _ in self.check.victims[-1:]:
-            if preemptor == preemptor_id:
-                logged_jobs.add(job_id)
-                return
-        job, controller = self.records[preemptor_id], self.controller
+        victims = self.check.victims
+        if victims and victims[-1][0] == preemptor_id:
+            victims[-1][1].add(job_id)
+        else:
+            victims.append((preemptor_id, {job_id}, self._victims_of(self.records[preemptor_id], now)))
+        self.leave(job_id, preemptor_id)
+
+    def leave(self, job_id: str, preemptor_id: str) -> None:
+        """A job that is preempted leaves its nodes; the preemptor waits for that."""
+        self.preemptors[job_id] = self.records[preemptor_id]
+        self.records[preemptor_id].preempts_until_s = inf
+        self.records[job_id].completing = True
+
+    def _victims_of(self, job: JobRecord, now: float) -> set[str]:
+        """The jobs that the rules preempt for a job that the main scheduler comes to."""
+        controller = self.controller
         controller.now = now
         usable = controller.usable_nodes(job.partitions[0])
         candidates = controller.preemptable(job, job.partitions[0], usable)
         victims = controller.preemption.victims(job, candidates, controller.free, usable)
-        own_jobs = set() if victims is None else {str(victim.key) for victim in victims.jobs}
-        self.check.victims.append((preemptor_id, {job_id}, own_jobs))
+        return set() if victims is None else {str(victim.key) for victim in victims.jobs}
 
     def compare(self, cycle: _Cycle) -> None:
         """Run one cycle of the rules from the same state, and compare plans and starts."""
@@ -223,13 +239,19 @@ class _Walk:
             started[str(job.key)] = placement
             return 0
 
-        twin.host = Host(start, lambda job, mode: None)
+        victims = set[str]()
+        twin.host = Host(start, lambda job, mode: victims.add(str(job.key)))
         twin.now = cycle.now
         plans = run_backfill(queue_of(twin.waiting, twin.rules), twin, floor(cycle.now))
         planned = {str(plan.job.key): plan.start_s + self.run.epoch_s for plan in plans}
         self.check.plans += [
             (job, start_s, planned.get(job)) for job, start_s in cycle.plans if job in copies
         ]
+        if cycle.victims or victims:
+            preemptors = "+".join(sorted({preemptor for _, preemptor in cycle.victims}))
+            self.check.victims.append((preemptors, {job for job, _ in cycle.victims}, victims))
+        for job_id, preemptor_id in cycle.victims:
+            self.leave(job_id, preemptor_id)
         logged_starts = dict(cycle.starts)
         self.check.starts += [
             job in started and job in logged_starts for job in sorted(logged_starts.keys() | started.keys())
@@ -290,6 +312,8 @@ def step_check(run: RecordedRun) -> StepCheck:
             for job_id, nodes in cycle.starts:
                 walk.start(job_id, nodes, now, in_cycle=job_id in tested_jobs)
             cycle = None
+        elif "no jobs to backfill" in message:
+            cycle = None
         elif cycle is None or not _note_in_cycle(walk, cycle, message):
             _follow(walk, message, now)
     return walk.check
@@ -306,6 +330,8 @@ def _note_in_cycle(walk: _Walk, cycle: _Cycle, message: str) -> bool:
         cycle.plans.append((_job_id(match.groups()[:2], cycle), seconds(match[3])))
     elif match := _STARTED.search(message):
         cycle.starts.append((_job_id(match.groups()[:2]), nodes_of_text(match[3])))
+    elif match := _PREEMPTED.search(message):
+        cycle.victims.append((_job_id(match.groups()[:2]), match[3]))
     else:
         return False
     return True

@@ -279,7 +279,8 @@ class Controller:
         running_jobs = [
             running_job
             for running_job in self.running
-            if running_job not in self._ended_jobs and running_job.start_s < self.now
+            if not (running_job.completing or running_job in self._ended_jobs)
+            and running_job.start_s < self.now
         ]
         return self.preemption.candidates(job, partition, running_jobs, usable, self.now)
 
@@ -314,8 +315,7 @@ class Controller:
         if victims is None:
             return False
         grace_s = max(self.preemption.grace_s(victim) for victim in victims.jobs)
-        if grace_s:
-            job.preempts_until_s = self.now + grace_s
+        job.preempts_until_s = self.now + grace_s + KILL_S
         for victim in victims.jobs:
             if grace_s:
                 victim.doomed_s = min(victim.doomed_s, self.now + self.preemption.grace_s(victim))

@@ -51,7 +51,7 @@ class JobRecord:
     | `limit_end_s` | when its time limit ends |
     | `completing` | whether it is being stopped, by its limit or for another job, and still holds its nodes |
     | `doomed_s` | when its grace time ends, after which it is preempted; infinite if it is not |
-    | `preempts_until_s` | until when it waits for the grace time of jobs that it preempts |
+    | `preempts_until_s` | until when it waits for jobs that it preempts to be gone |
     """
 
     key: Hashable
