@@ -104,26 +104,33 @@ class NodeSpace:
 
 
 class _Counts:
-    """The entries tested by user, partition and account, against `bf_max_job_*`."""
+    """The entries tested by user, partition and account, against `bf_max_job_*`.
+
+    `reserved`, `of_array`: plans by partition, and by array. `plans_all`: whether no parameter keeps a job
+    from having a plan, but for the tasks of arrays.
+    """
 
     def __init__(self, rules: Rules):
-        self._rules = rules
+        names = ("bf_max_job_user", "bf_max_job_part", "bf_max_job_assoc", "bf_max_job_user_part")
+        self._limits = {name: limit for name in names if (limit := rules.number(name))}
         self._tested = Counter[tuple[str, ...]]()
-        self.reserved = Counter[str]()  # plans by partition
-        self.of_array = Counter[str]()  # plans by array
+        self.reserved, self.of_array = Counter[str](), Counter[str]()
+        self.plans_all = not rules.has("bf_one_resv_per_job") and not any(
+            map(rules.number, ("bf_min_age_reserve", "bf_min_prio_reserve", "bf_job_part_count_reserve"))
+        )
 
     def exceeded(self, job: JobRecord, partition: str) -> bool:
         """Whether one entry more is too many; otherwise it is counted."""
+        if not self._limits:
+            return False
         keys = {
             "bf_max_job_user": ("user", job.user),
             "bf_max_job_part": ("partition", partition),
             "bf_max_job_assoc": ("association", job.account, job.user),
             "bf_max_job_user_part": ("both", job.user, partition),
         }
-        for parameter, key in keys.items():
-            limit = self._rules.number(parameter)
-            if limit and self._tested[key] >= limit:
-                return True
+        if any(self._tested[keys[parameter]] >= limit for parameter, limit in self._limits.items()):
+            return True
         self._tested.update(keys.values())
         return False
 
@@ -157,7 +164,7 @@ def run_backfill(queue: Iterable[Entry], controller: Planner, now: float) -> lis
         if plan is None:
             if array is not None:
                 rejected_arrays.add(array)
-        elif plan.start_s <= now:
+        elif job.mask:
             started_jobs.add(job)
             outlook = controller.outlook(now)
             starts += 1
@@ -201,8 +208,7 @@ class _Search:
         self.controller, self.outlook, self.space, self.now = controller, outlook, space, now
         self.job, self.partition = job, partition
         self.rules = controller.rules
-        flags = {flag.lower() for flag in self.rules.qos_of(job.qos).Flags}
-        self.no_reserve = "noreserve" in flags
+        self.no_reserve = job.qos in self.rules.unreserved_qos
         self.limit_s = 60.0 if self.no_reserve and _site_preempts(self.rules) else job.limit_s
 
     def plan(self, counts: _Counts) -> Plan | None:
@@ -241,6 +247,8 @@ class _Search:
     def _now_only(self, counts: _Counts) -> bool:
         """Whether the job may start now or else gets no plan."""
         rules, job = self.rules, self.job
+        if counts.plans_all and job.array is None:
+            return False
         most_plans = rules.number("bf_job_part_count_reserve")
         most_of_array = rules.number("bf_max_job_array_resv")
         return (

@@ -50,6 +50,7 @@ class Rules:
     |---|---|
     | `site`, `name`, `numbers` | the site, its name, and the numbers of its nodes |
     | `settings`, `qos`, `associations` | those of the site |
+    | `unreserved_qos` | the QOS with the flag NoReserve |
     | `partitions`, `nodes_of` | the partitions, and their nodes that are up |
     | `weights` | the nodes of each weight, the lowest first |
     | `all_nodes`, `all_cpus` | the size of the site, in nodes and cores |
@@ -61,6 +62,9 @@ class Rules:
         self.settings: Settings = site.settings
         self.partitions: Mapping[str, Partition] = site.partitions
         self.qos: Mapping[str, Qos] = site.qos
+        self.unreserved_qos = {
+            name for name, qos in site.qos.items() if "noreserve" in {flag.lower() for flag in qos.Flags}
+        }
         self.associations: Sequence[Association] = site.associations
         self.epoch_s = epoch_s
         self.parameters = {**DEFAULT_PARAMETERS, **site.settings.SchedulerParameters}
