@@ -1,6 +1,7 @@
 """The default install: what works in a process that has none of the libraries of the extras."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import clustersim
 from itertime.errors import UserError
 from itertime.io import has_parquet
+from tests.places import ROOT
 from tests.printed import Call
 from traces import write_trace
 
@@ -50,7 +52,8 @@ def test_the_default_install_has_the_results_of_a_full_one(here: Path, call: Cal
         ",".join(EXTRAS),
         json.dumps([words.split() for words in (*RUNS, *REFUSED)]),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    tree = {**os.environ, "PYTHONPATH": str(ROOT)}  # cells are named by a hash of the code
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=tree)
     assert "codes [0, 0, 2, 2, 2]" in done.stdout
     for path in ("columns/jobs.parquet", "t.parquet"):
         assert f"{path}: Parquet needs pyarrow, which is not installed; install the extra: pip" in done.stderr
