@@ -16,7 +16,7 @@ from clustersim.cluster import Cluster, Placement
 from clustersim.engine import RunSetup, Simulation
 from clustersim.records import MemoryRecorder
 from clustersim.runs import NO_BOUND, RunConfig, epoch_of, params_with_site, setup_of
-from clustersim.sites import site_of
+from clustersim.sites import missing_names, site_of
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
 from traces.job import Job, submission_key
@@ -113,6 +113,8 @@ class Scene:
             list(policy.settings), policy=policy.name, params=epoch, overheads=None, bound=NO_BOUND, seed=seed
         )
         site = None if config.site is None else LiveSite.of(site_of(config.site), state)
+        if site is not None and (sentence := missing_names(site.site, log.jobs[first_present:])):
+            assumptions.append(f"WARNING: {sentence}")
         running = RunningJobs.of(state.running, pools, pool_of, site)
         if site is not None:
             entries = site.calendar(config.calendar, running.draining, state.now_s - zero_s)
@@ -181,6 +183,13 @@ class Scene:
         if self.running.site is not None:
             self.running.site.check_job(job)
         now_s, cluster = self.now_s, self.pools[pool].cluster
+        if (
+            job.line == 0
+            and job.nodes is not None
+            and _on(cluster, _present_job(job, self.run_times)).nodes is None
+        ):
+            problem = f"{cluster.shape} has no {job.nodes} nodes with {job.gpus_per_node} GPUs each"
+            raise UserError(f"--nodes {job.nodes}: {problem}; state other nodes, or leave it out")
         jobs = []
         for other_job in self.running.jobs[pool]:
             start_s = min((other_job.logged_start_s or 0.0) - self.zero_s, now_s - _LEAST_S)

@@ -24,6 +24,9 @@ from .state import LiveState
 
 __all__ = ["LiveSite"]
 
+UP = "up"
+"""The state of a node that takes jobs."""
+
 CLOSED_PARTITIONS = ("DOWN", "INACTIVE")
 """States of a partition in which Slurm starts none of its jobs (scontrol(1))."""
 
@@ -116,8 +119,8 @@ class LiveSite:
         ]
 
     def check_job(self, job: LoggedJob) -> None:
-        """UserError for a job whose partition, QOS or account the site does not have, and for one whose
-        partitions are all in a state in which none of their jobs starts.
+        """UserError for a job whose partition, QOS or account the site does not have, and for one that cannot
+        start: its partitions are all in a state in which no job does, or too few of their nodes are up.
         """
         site, partitions = self.site, self.partitions_of(job)
         names = NamesOfJob(tuple(partitions), job.qos, self.account_of(job))
@@ -130,4 +133,12 @@ class LiveSite:
             raise UserError(
                 f"job {shown(job.job_id)}: partition {name} is {state}, so that none of its jobs starts; "
                 f"ask when it is up: --set site.partitions.{name}.State=UP"
+            )
+        nodes = {name for partition in partitions for name in site.partitions[partition].nodes}
+        gpus = sum(node.gpus for node in site.nodes if node.name in nodes and node.state == UP)
+        if gpus < job.gpus:
+            have = f"the nodes of partition {', '.join(partitions)} that are up have {gpus:,}"
+            raise UserError(
+                f"job {shown(job.job_id)}: needs {job.gpus:,} GPUs, and {have}; ask when more are up: "
+                "--set site.nodes.HOSTS.state=up"
             )

@@ -48,6 +48,9 @@ def read_slurm(files: SlurmFiles) -> tuple[SlurmSite, list[str]]:
     sentences: list[str] = []
     unmodelled: list[str] = []
     nodes = _nodes(files, configuration, unmodelled)
+    if not any(node.gpus for node in nodes):
+        problem = f"none of {len(nodes):,} nodes has GPUs, so that no job could run"
+        raise UserError(f"{files.nodes or files.config}: {problem}; check their Gres=")
     partitions = _partitions(files, configuration, nodes, settings, unmodelled)
     _say_hidden_partitions(files, nodes, partitions, sentences)
     qos = {} if files.qos is None else qos_of_file(files.qos, unmodelled)
