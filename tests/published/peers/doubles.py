@@ -29,11 +29,15 @@ class LateTiresias(Tiresias):
         proposal.wake_at = next_s if next_s < inf else None
         return proposal
 
-    def _fall(self, state: State) -> None:
+    def _fall(self, state: State) -> list[JobView]:
+        fallen_jobs = []
         for job in sorted(state.running, key=lambda job: job.order):
             queue = bisect_right(self.thresholds_gpu_s, self._service(job) + 1e-3)
             if queue > self._places[job][0]:
                 self._places[job] = queue, 1, next(self._last)
+                state.rerank(self._standing, job)
+                fallen_jobs.append(job)
+        return fallen_jobs
 
     def _falls_s(self, job: JobView, now: float) -> float:
         service = self._service(job)
