@@ -129,6 +129,7 @@ class Controller:
     def end(self, job: JobRecord, now: float) -> None:
         """A running job ends. Its nodes are free a moment later."""
         self._ended_jobs.setdefault(job, now + COMPLETION_S)
+        self._outlook = None
 
     def lose(self, job: JobRecord, now: float) -> None:
         """A running job loses its nodes, which is no doing of the controller."""
@@ -288,9 +289,17 @@ class Controller:
         return self.host.tasks_held_back(job)
 
     def outlook(self, now: float) -> Outlook:
-        """Expected starts, by those of the last cycle if no job has started, ended or passed its limit."""
+        """Expected starts, by those of the last cycle if no job has started, ended or passed its limit. Nodes
+        of jobs that have ended count as free: a plan on them keeps others away until they are.
+        """
         if self._outlook is None or self._outlook_until_s <= now:
-            self._outlook = Outlook(self.rules, self.free, tuple(self.running), now)
+            free, running_jobs = self.free, tuple(self.running)
+            if self._ended_jobs:
+                free = free.copy()
+                for job in self._ended_jobs:
+                    free.release(job)
+                running_jobs = tuple(job for job in running_jobs if job not in self._ended_jobs)
+            self._outlook = Outlook(self.rules, free, running_jobs, now)
             self._outlook_until_s = self._first_overdue_s(now)
         self._outlook.now = now
         return self._outlook

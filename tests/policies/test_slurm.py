@@ -16,7 +16,18 @@ from experiments.slurm.end_to_end import play
 from experiments.slurm.recorded import RecordedRun, read_run
 from experiments.slurm.steps import step_check
 from policies.slurm import Slurm
-from policies.slurmctld import FreeNodes, JobRecord, Preemption, Rules, Shape, ShareTree, place
+from policies.slurmctld import (
+    Controller,
+    FreeNodes,
+    Host,
+    JobRecord,
+    Phases,
+    Preemption,
+    Rules,
+    Shape,
+    ShareTree,
+    place,
+)
 from tests.places import SHARED
 from traces.job import Job
 
@@ -240,6 +251,19 @@ def test_preempted_jobs_are_requeued_or_cancelled() -> None:
     assert outcome.of("b").start_s == pytest.approx(times["requeue"] + 0.05)  # not before `a` is gone
     cancelled = simulate(jobs, Slurm(preemption_site(PreemptMode="CANCEL")), "n4g8").of("a")
     assert cancelled.reason == "cancelled by the policy: preempted (PreemptMode=CANCEL)"
+
+
+def test_nodes_of_a_job_that_ended_are_planned_before_they_are_free() -> None:
+    host = Host(lambda job, placement: 0, lambda job, mode: None)
+    controller = Controller(Rules(site(1), {"n0": 0}), FreeNodes([8]), host, {"gpu": {}}, Phases())
+    ended, waiting = (record(name, partitions=("gpu",)) for name in "ab")
+    for job in (ended, waiting):
+        controller.submit(job, 0.0)
+    controller.adopt(ended, ((0, 8),), 0.0)
+    assert controller.outlook(9.0).start_of(waiting, 1) == (ended.limit_s, ((0, 8),))
+    controller.end(ended, 9.0)
+    assert controller.outlook(9.0).start_of(waiting, 1) == (9.0, ((0, 8),))
+    assert not controller.start_now(waiting, "gpu", 1)
 
 
 @cache
