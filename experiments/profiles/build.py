@@ -26,7 +26,7 @@ from .attention_slowdown import measure_slowdown
 from .chips import IN_TRAINING_ROWS, Chip, chip_named
 from .collected import fit_table
 from .fit_attention import fit_attention
-from .fit_collectives import fit_collectives
+from .fit_collectives import by_reductions, fit_collectives
 from .fit_elementwise import fit_elementwise
 from .fit_gemm import fit_gemm
 from .sustained import SOURCES, fit_grouped, fit_precisions
@@ -192,6 +192,8 @@ def _like(folder: Path, chip: Chip) -> dict[str, Any]:
     slowdown = {name: dataclasses.asdict(one) for name, one in base.attention_slowdown.items()}
     if chip.serving_tables:
         collectives, collective_evidence = fit_collectives(folder, chip)
+    elif chip.reductions:
+        collectives, collective_evidence = by_reductions(folder, chip.reductions, base)
     else:
         collectives, collective_evidence = base.collectives, [_collectives_of(base.name)]
     assumed = [

@@ -30,7 +30,8 @@ class Chip:
     default. `like` names the chip whose attention and element-wise kernels stand for this one's, at the ratio
     of peaks and of bandwidths, where no table measures them. `gemm_in_training` as in `Profile`.
     `nvlink_bytes_per_s`: of the GPUs whose collectives the tables measure, one direction; None: as in the
-    profile that lends what they lack.
+    profile that lends what they lack. `reductions`: the GPU's name in vTrain's measured all-reduces, which
+    stand for its other collectives too.
     """
 
     name: Name
@@ -48,6 +49,7 @@ class Chip:
     like: str | None = None
     gemm_in_training: Positive = 1.0
     nvlink_bytes_per_s: Positive | None = None
+    reductions: str = ""
 
 
 IN_TRAINING = 1.15
@@ -98,8 +100,28 @@ CHIPS = (
         tables="v100",
         source=(
             "NVIDIA V100 data sheet: 125 TFLOP/s fp16 (no bf16), 900 GB/s HBM2, 80 multiprocessors, 300 W; "
-            "31.7 GiB usable. Nothing is measured: all of it is the A100's by data sheets. FlashAttention-2 "
-            "does not run on it; another attention kernel is assumed to reach the same share of the peak"
+            "31.7 GiB usable. Collectives of a DGX-1 are measured; all else is the A100's by data sheets. "
+            "FlashAttention-2 does not run on it; another attention kernel is assumed to reach the same "
+            "share of the peak"
+        ),
+        peak_flops_per_s=125e12,
+        hbm_bytes_per_s=900e9,
+        multiprocessors=80,
+        memory_bytes=34.08e9,
+        power_w=300.0,
+        like="a100-80gb",
+        nvlink_bytes_per_s=150e9,
+        reductions="v100",
+    ),
+    Chip(
+        name="v100-pcie-32gb",
+        gpu="NVIDIA V100-PCIE-32GB",
+        tables="v100",
+        source=(
+            "NVIDIA V100 data sheet: 125 TFLOP/s fp16 (no bf16), 900 GB/s HBM2, 80 multiprocessors, 300 W; "
+            "31.7 GiB usable. Nothing is measured: all of it is the A100's by data sheets. "
+            "FlashAttention-2 does not run on it; another attention kernel is assumed to reach the same "
+            "share of the peak"
         ),
         peak_flops_per_s=125e12,
         hbm_bytes_per_s=900e9,

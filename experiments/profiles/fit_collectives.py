@@ -9,13 +9,13 @@ import pandas as pd
 
 from itertime.arrays import Array
 from itertime.errors import UserError
-from itertime.spec import Evidence
+from itertime.spec import Evidence, Profile
 from itertime.spec.size_table import SizeTable
 
 from .chips import Chip, chip_named
 from .measurements import mape_pct, measured_range, read_table, significant
 
-__all__ = ["fit_collectives"]
+__all__ = ["by_reductions", "fit_collectives"]
 
 NCCL = "ai-dynamo/aiconfigurator (nccl-tests, NCCL 2.27.3)"
 NCCL_ROWS = "aiconfigurator/nccl-2.27.3"
@@ -119,6 +119,58 @@ def _served(folder: Path, chip: Chip) -> tuple[dict[str, SizeTable], list[Eviden
     if stand_in is not None:
         evidence.append(_rack_evidence(folder, chip, stand_in, tables))
     return tables, evidence
+
+
+def by_reductions(folder: Path, gpu: str, base: Profile) -> tuple[dict[str, SizeTable], list[Evidence]]:
+    """The tables of a GPU whose all-reduces alone are measured, among 2 to 8 ranks of a node, 1 MiB to 1 GiB
+    (`vtrain_artifact/nccl_all_reduce.csv`): medians at powers of two. All other sizes are held out.
+
+    Smaller messages, and the other collectives, take as much longer than on the `base` as an all-reduce of
+    1 MiB, or of as many bytes, among as many ranks.
+    """
+    path = folder.parent / "vtrain_artifact" / "nccl_all_reduce.csv"
+    try:
+        rows = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as CSV: {error}") from error
+    rows = rows.loc[rows.gpu == gpu]
+    ranks = [int(count) for count in sorted(rows.ranks.unique())]
+    like = base.collectives["all_reduce"]
+    sizes = like.first_bytes * 2.0 ** np.arange(1 + int(np.log2(rows.bytes.max() / like.first_bytes)))
+    small = sizes < rows.bytes.min()
+    octaves = rows.loc[rows.bytes.isin(sizes)]
+    measured = octaves.pivot_table(index="ranks", columns="bytes", values="out_of_place_ns").to_numpy() * 1e-9
+    of_base = np.array([like.seconds(sizes, count) for count in ranks])
+    ratio = measured / of_base[:, ~small]
+    slower = np.hstack([np.repeat(ratio[:, :1], small.sum(), axis=1), ratio])
+    tables = {}
+    for name, table in base.collectives.items():
+        counts = [2] if name == "send_recv" else ranks
+        own = np.array([table.seconds(sizes, count) for count in counts]) * slower[: len(counts)]
+        tables[name] = _rising(counts, like.first_bytes, own)
+    held_out = rows.loc[~rows.bytes.isin(sizes)]
+    nbytes, seconds = held_out.bytes.to_numpy(dtype=float), held_out.out_of_place_ns.to_numpy() * 1e-9
+    predicted = tables["all_reduce"].seconds(nbytes, held_out.ranks.to_numpy(dtype=int))
+    return tables, [
+        Evidence(
+            part="all_reduce",
+            kind="measured",
+            source="VIA-Research/vTrain @ f8dda84, nccl-tests on a DGX-1 with V100",
+            rows=len(octaves),
+            error_held_out_pct=mape_pct(predicted, seconds),
+            note=f"held out: {len(held_out)} sizes between the powers of two",
+            measured=measured_range(
+                bytes=rows.bytes.to_numpy(dtype=float), ranks=np.array(ranks, dtype=float)
+            ),
+        ),
+        Evidence(
+            part="all_gather, reduce_scatter, all_to_all, send_recv",
+            kind="assumed",
+            source=f"those of the profile {base.name}, at the ratio of all-reduces",
+            rows=0,
+            note="of as many bytes and ranks; below 1 MiB that of 1 MiB, also of all-reduces",
+        ),
+    ]
 
 
 def _nccl_rows(folder: Path, gpu: str) -> pd.DataFrame:
