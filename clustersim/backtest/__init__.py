@@ -11,6 +11,7 @@
 | `write_backtest_report` | report.html again, from the other files |
 | `has_backtest` | whether a folder holds a backtest |
 | `site_words` | a site on one line |
+| `score_of_waits` | how far simulated waits, or those of another run, are from logged ones |
 | `calendar_of` | when the nodes of a log were there, as a `LogCalendar` of `Outage`s |
 | `JOB_COLUMNS` | the columns of its jobs.csv |
 | `DIVISIONS` | what can tell the pools of a site apart |
@@ -24,6 +25,7 @@ Why
 """
 
 from .calendars import LogCalendar, Outage, calendar_of
+from .errors import score_of_waits
 from .fit import CANDIDATES, CAPACITIES, PARAMETERS
 from .folder import JOB_COLUMNS, has_backtest, write_backtest, write_backtest_report
 from .logged import LoggedRun, read_logged
@@ -46,6 +48,7 @@ __all__ = [
     "calendar_of",
     "has_backtest",
     "read_logged",
+    "score_of_waits",
     "site_words",
     "write_backtest",
     "write_backtest_report",

@@ -22,7 +22,7 @@ import numpy as np
 from .logged import Floats, LoggedRun, Rows
 from .site import Simulated
 
-__all__ = ["QUANTILES", "compared", "errors_of", "score", "times_of"]
+__all__ = ["QUANTILES", "compared", "errors_of", "score", "score_of_waits", "times_of"]
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 _LEAST_S = 1.0
@@ -62,9 +62,14 @@ def score(log: LoggedRun, simulation: Simulated, rows: Rows) -> float | None:
     if not len(rows):
         return None
     logged, simulated = (times[rows] for times in times_of(log, simulation, "wait"))
-    absolute = float(np.abs(simulated - logged).mean())
-    distance = float(np.abs(np.sort(simulated) - np.sort(logged)).mean())
-    return (absolute + distance) / 2 / max(float(logged.mean()), _LEAST_S)
+    return score_of_waits(logged, simulated)
+
+
+def score_of_waits(logged: Floats, simulated: Floats) -> float:
+    """The score of waits of the same jobs, in seconds; those of another run may stand for simulated ones."""
+    absolute_s = float(np.abs(simulated - logged).mean())
+    distance_s = float(np.abs(np.sort(simulated) - np.sort(logged)).mean())
+    return (absolute_s + distance_s) / 2 / max(float(logged.mean()), _LEAST_S)
 
 
 def _errors(logged: Floats, simulated: Floats) -> dict[str, Any]:

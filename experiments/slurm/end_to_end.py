@@ -9,9 +9,12 @@ import sys
 from collections import defaultdict
 from math import floor
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from clustersim.backtest import score_of_waits
 from clustersim.sites import cluster_of_site
 from clustersim.testing import simulate
 from policies.slurm import Slurm
@@ -27,7 +30,7 @@ class Score(NamedTuple):
 
     | field | |
     |---|---|
-    | `score` | (mean absolute error of waits + distance of their distributions) / 2 / logged mean wait |
+    | `score` | that of waits, as in a backtest (`clustersim.backtest.errors`) |
     | `error_s`, `wait_s`, `logged_wait_s` | mean absolute error; mean waits |
     | `victims`, `preempted` | jobs that the log preempts and the simulation, too; all that it preempts |
     """
@@ -83,16 +86,14 @@ def play(run: RecordedRun, **phases: Any) -> Score:
         for job, submitted in zip(run.jobs, trace, strict=True)
         if job.runs and (start_s := starts[job.job_id]) is not None
     ]
-    error_s = fmean(abs(wait_s - logged_s) for wait_s, logged_s in rows)
-    waits, logged_waits = sorted(row[0] for row in rows), sorted(row[1] for row in rows)
-    distance_s = fmean(abs(a - b) for a, b in zip(waits, logged_waits, strict=True))
+    waits, logged_waits = np.array(rows).T
     preempted_jobs = [event.job_id for event in outcome.events if event.event == "requeue"]
     logged_victims = {job.job_id for job in run.jobs if len(job.runs) > 1}
     return Score(
-        (error_s + distance_s) / 2 / fmean(logged_waits),
-        error_s,
-        fmean(waits),
-        fmean(logged_waits),
+        score_of_waits(logged_waits, waits),
+        float(np.abs(waits - logged_waits).mean()),
+        float(waits.mean()),
+        float(logged_waits.mean()),
         len(logged_victims & set(preempted_jobs)),
         len(preempted_jobs),
     )

@@ -18,6 +18,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
+from clustersim.backtest import score_of_waits
 from clustersim.cli import main as clustersim
 from itertime.errors import UserError
 
@@ -129,14 +132,11 @@ def waits_of(path: Path) -> dict[str, float]:
 
 
 def repeat_score(logged: Mapping[str, float], repeated: Mapping[str, float]) -> float | None:
-    """The score of a backtest (`clustersim.backtest.errors`), with a repeated run as the simulation."""
+    """The score of a backtest, with a repeated run as the simulation; None without common jobs."""
     names = sorted(logged.keys() & repeated.keys())
     if not names:
         return None
-    log, simulated = [logged[name] for name in names], [repeated[name] for name in names]
-    absolute_s = fmean(abs(a - b) for a, b in zip(log, simulated, strict=True))
-    distance_s = fmean(abs(a - b) for a, b in zip(sorted(log), sorted(simulated), strict=True))
-    return (absolute_s + distance_s) / 2 / max(fmean(log), 1.0)
+    return score_of_waits(*(np.array([waits[name] for name in names]) for waits in (logged, repeated)))
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
