@@ -73,8 +73,13 @@ class Campaign:
         self.store.open()
         write_json(self.store.folder / "grid.json", self.plan.document())
         self.missing = []
+        self.store.rows.refresh()
+        self.counts.damaged += self.store.rows.damaged
         for order in self.plan.orders():
             key = order["key"]
+            if key in self.store.rows:
+                self.counts.cached += 1
+                continue
             damage = self.store.damage(key) if self.store.has(key) else None
             if self.store.has(key) and damage is None:
                 self.counts.cached += 1
@@ -95,7 +100,7 @@ class Campaign:
         limits = self.plan.file.limits
         batch = {
             "store": str(self.store.folder.resolve()), "base": str(self.plan.base), "code": code_hash(),
-            "time_s": limits.time_s, "memory_gb": limits.memory_gb,
+            "time_s": limits.time_s, "memory_gb": limits.memory_gb, "keep": self.plan.file.keep,
         }  # fmt: skip
 
         def decided(outcome: CellOutcome) -> None:
@@ -151,5 +156,5 @@ class Campaign:
     def foreign_cells(self) -> int:
         """How many cells in the folder are not of this grid, but of an earlier state of file or program."""
         planned_keys = {planned.key for planned in self.plan.cells}
-        names = (path.name for path in self.store.cells.iterdir())
+        names = [*(path.name for path in self.store.cells.iterdir()), *self.store.rows.keys()]
         return sum(name not in planned_keys for name in names if not name.startswith("."))

@@ -12,7 +12,7 @@ from typing import Any, Self
 from clustersim.analysis import OVER_FINISHED, PairedDifference, holm, paired_difference, paired_metrics
 from clustersim.records import Run
 from clustersim.rundir import read_run
-from itertime.errors import UnknownName
+from itertime.errors import UnknownName, UserError
 
 from .expand import Scalar
 from .gridfile import NUMERIC_METRICS
@@ -54,8 +54,15 @@ class Result:
     facts: CellFacts = CellFacts()
     offered_load: float | None = None
 
+    @property
+    def has_records(self) -> bool:
+        """Whether the folder of the grid has the run of the cell, and not its row of metrics alone."""
+        return self.status == "done" and self.folder.is_dir()
+
     def run(self) -> Run:
-        """All records of the cell. UserError if it is not done, or was changed."""
+        """All records of the cell. UserError if it is not done, was changed, or is a row of metrics alone."""
+        if self.status == "done" and not self.has_records:
+            raise UserError(f"{self.folder}: has no records, as the grid was run with keep: rows")
         return read_run(self.folder)
 
 
@@ -150,6 +157,9 @@ class _Pair:
         counts = {result.metrics.get(name) for result in (baseline, variant) for name in ("jobs", "finished")}
         if len(counts) == 1 or not (baseline.metrics and variant.metrics):
             return cls(baseline.metrics, variant.metrics, variant.metrics.get("finished"))
+        if not (baseline.has_records and variant.has_records):  # nothing says which jobs both finished
+            undefined = dict.fromkeys(OVER_FINISHED)
+            return cls({**baseline.metrics, **undefined}, {**variant.metrics, **undefined}, is_whole=False)
         pair = paired_metrics(run_of_cell(variant.cell), run_of_cell(baseline.cell))
         if pair is None:
             return cls(baseline.metrics, variant.metrics)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -212,7 +212,9 @@ def _seed_list(value: Any) -> Any:
 
 
 class GridFile(_Part):
-    """The parts of a grid file. `seeds`: a count N stands for 0 to N - 1."""
+    """The parts of a grid file. `seeds`: a count N stands for 0 to N - 1. `keep`: what stays of a cell, the
+    folder of its run or its row of metrics.
+    """
 
     matrix: dict[str, Any] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict, alias="set")
@@ -223,6 +225,7 @@ class GridFile(_Part):
     baseline: dict[str, Any] | None = None
     metrics: Annotated[tuple[str, ...], Field(min_length=1)] = SHOWN_METRICS
     window: Window | None = None
+    keep: Literal["runs", "rows"] = "runs"
 
 
 def read_grid_file(path: str | Path) -> tuple[GridFile, Document]:
@@ -244,6 +247,9 @@ def parse_grid(document: Document) -> GridFile:
         raise _complaint(document, error) from None
     if not grid.matrix and not grid.include:
         raise document.error((), "has neither a matrix nor an include: there is nothing to run")
+    if grid.keep == "rows" and grid.window is not None:
+        text = "needs the records of cells, which keep: rows does not write; remove one of them"
+        raise document.error(("window",), text)
     if len(set(grid.seeds)) < len(grid.seeds):
         raise document.error(("seeds",), "names a seed twice; remove one")
     for i, name in enumerate(grid.metrics):

@@ -51,6 +51,7 @@ RECIPE = [field.name for field in fields(Recipe) if field.name != "seed"]
 DATA_ENDINGS = (".csv", ".csv.gz", ".parquet", ".yaml", ".yml", ".json")
 _SHAPE = re.compile(r"n[0-9]+(g[0-9]+)")
 LIBRARIES = ("numpy", "scipy", "simpy")
+_RECIPES = TypeAdapter(Recipe)
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _trace(trace_value: Any, parts: Mapping[str, Any], seed: int) -> str | Recip
     if recipe.get("rules", "") is None:  # YAML's null, where the command has the word
         recipe["rules"] = "none"
     try:
-        return TypeAdapter(Recipe).validate_python({**recipe, "seed": seed})
+        return _RECIPES.validate_python({**recipe, "seed": seed})
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
         name = ".".join(["trace", *(str(part) for part in first_error["loc"])])
@@ -170,13 +171,14 @@ def _trace(trace_value: Any, parts: Mapping[str, Any], seed: int) -> str | Recip
 
 
 class Hashes:
-    """Hashes of files and parts of the program, each computed once."""
+    """Hashes of files and parts of the program, each computed once, and the versions of libraries."""
 
     def __init__(self) -> None:
         self.file = cache(sha256)
         self.policy = cache(_policy_hash)
         self.system = cache(_system_hash)
         self._groups = cache(self._of_names)
+        self.versions = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
 
     def groups(self, config: RunConfig) -> list[str | None]:
         """Hashes of the systems of the groups of nodes, which a cluster file names and which may be files."""
@@ -207,7 +209,7 @@ def key_of(inputs: Inputs, hashes: Hashes, models: Mapping[str, Sequence[str]]) 
         "files": {name: hashes.file(file) for name, file in _files_of(config)},
         "groups": hashes.groups(config),
         "code": code_hash(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "versions": hashes.versions,
     }
     return digest(document)[:24], document
 

@@ -137,6 +137,7 @@ def read_results(folder: str | Path) -> Results:
     try:
         window = Window(**document["window"]) if document["window"] else None
         contents: dict[str, _Content] = {}
+        store.rows.refresh()
         results = [_result(store, entry, window, contents) for entry in document["cells"]]
         shown_metrics = tuple(document.get("metrics") or SHOWN_METRICS)
         return Results(
@@ -161,9 +162,8 @@ def write_run_pages(
     """
     first_seed = min((result.seed for result in results), default=0)
     ordered = sorted(results, key=lambda result: result.seed != first_seed)
-    page_results = list({result.cell: result for result in ordered if result.status == "done"}.values())[
-        :page_limit
-    ]
+    recorded = {result.cell: result for result in ordered if result.has_records}
+    page_results = list(recorded.values())[:page_limit]
     for number, result in enumerate(page_results, start=1):
         title = ", ".join(f"{name} {text_of(value)}" for name, value in result.axes.items())
         page = render_report([result.run()], title=f"{title}, seed {result.seed}")
@@ -222,6 +222,10 @@ class _Content(NamedTuple):
 
 
 def _look_up(store: Store, key: str, window: Window | None) -> _Content:
+    if key in store.rows and window is None:
+        row = store.rows[key]
+        metrics = {name: row[name] for name in NUMERIC_METRICS}
+        return _Content("done", metrics, offered_load=row["offered_load"])
     damage = store.damage(key) if store.has(key) else None
     if store.has(key) and damage is None:
         summary = read_object(store.cell(key) / SUMMARY)

@@ -6,6 +6,7 @@
 | `cells/KEY/` | what `clustersim run --out` writes, and `cell.json`: the inputs that KEY is the hash of |
 | `failures/KEY.json` | why a cell failed, with its traceback; removed when the cell succeeds |
 | `locks/KEY` | held by the process that makes the cell, so that two clients do not make it twice |
+| `rows/` | of a grid with `keep: rows` instead of folders in `cells/`: a file of rows for each batch |
 | `bounds/` | bounds of the jobs of cells, which cells with the same jobs share |
 
 A cell is written to `cells/.KEY.RANDOM.tmp` and renamed. Everything is JSON or CSV; nothing is unpickled.
@@ -29,11 +30,13 @@ from clustersim.rundir import MANIFEST, MANIFEST_HASH, read_json
 from itertime.errors import UserError
 from itertime.io import digest, open_own, read_bytes, replacing, sha256
 
+from .rows import MetricRows, rows_file
+
 __all__ = ["FORMAT", "Store", "read_object", "write_json"]
 
 FORMAT = "clustersim-grid-1"
 _OURS = (
-    "cells", "failures", "locks", "bounds",
+    "cells", "rows", "failures", "locks", "bounds",
     "grid.json", "timings.csv", "results.csv", "results.parquet", "comparison.csv", "report.html", "runs",
 )  # fmt: skip
 _CELL = "cell.json"
@@ -46,6 +49,7 @@ class Store:
         self.folder = Path(folder)
         self.cells, self.failures, self.locks = (self.folder / n for n in ("cells", "failures", "locks"))
         self.bounds = self.folder / "bounds"
+        self.rows = MetricRows(self.folder / "rows")
 
     def open(self) -> None:
         """Make the folder, or accept one that a grid made. UserError for any other, or if that fails."""
@@ -68,6 +72,13 @@ class Store:
             if read_object(self.folder / "grid.json").get("format") == FORMAT:
                 return True
         return all(name in _OURS or name.startswith(".") for name in os.listdir(self.folder))
+
+    def write_rows(self, lines: list[str]) -> None:
+        """Write the rows of a batch of cells (`row_of`). Claim the cells first."""
+        name, content = rows_file(lines)
+        folder = self.folder / "rows"
+        folder.mkdir(exist_ok=True)
+        _write_synced(folder / name, content)
 
     def cell(self, key: str) -> Path:
         return self.cells / key
@@ -165,8 +176,12 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON object whole or not at all, and flush it to disk. UserError if that fails."""
+    _write_synced(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+
+
+def _write_synced(path: Path, content: bytes) -> None:
     with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write((json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 

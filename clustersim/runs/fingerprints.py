@@ -18,7 +18,7 @@ from clustersim.cluster import Cluster
 from clustersim.speed import Speed
 from itertime.errors import UserError
 from itertime.io import MAX_BYTES, names_file, sha256, shown
-from itertime.spec import SHIPPED_PROFILES, System, profile_of, system_reference
+from itertime.spec import SHIPPED_PROFILES, System, is_system_file, profile_of, system_reference
 
 from .policies import find_policy, hash_of_files
 
@@ -109,10 +109,17 @@ def _files_of_system(name: object) -> tuple[Path, ...]:
     """The user's files that state a system: its own, and those that it extends."""
     if not isinstance(name, str):
         return ()
+    return _read_files(name) if is_system_file(name) else _shipped_files(name)
+
+
+def _read_files(name: str) -> tuple[Path, ...]:
     try:
         return system_reference(name).user_files
     except UserError as error:
         raise ValueError(str(error)) from error
+
+
+_shipped_files = cache(_read_files)  # what is shipped does not change while a process runs
 
 
 def systems_hash(cluster: Cluster, speed: Speed) -> str:

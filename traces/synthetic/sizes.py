@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
 from statistics import NormalDist
@@ -200,4 +200,11 @@ def sizes_path(name_or_path: str | Path) -> Path:
 def load_sizes(name_or_path: str | Path) -> Sizes:
     """Load a bundled size mix by name, or a file. Raises UserError, naming file and key, if unusable."""
     path = sizes_path(name_or_path)
+    return _shipped_sizes(path) if path.parent == FOLDER else _sizes_of(path)
+
+
+def _sizes_of(path: Path) -> Sizes:
     return construct(Sizes, read_mapping(path), path)
+
+
+_shipped_sizes = cache(_sizes_of)

@@ -21,7 +21,7 @@ from .pool import Order, PoolLost, Verdicts, WorkerPool
 
 __all__ = ["CellOutcome", "Progress", "Unfinished", "run_orders"]
 
-BATCH_S, LARGEST_BATCH = 1.0, 64
+BATCH_S, LARGEST_BATCH = 1.0, 256
 QUEUED_PER_SLOT, QUEUED_AT_LEAST = 2, 4
 MOST_KILLS = 10
 """A cell fails if its process or worker is killed more often than this."""

@@ -1,4 +1,4 @@
-"""A program that forks a fresh process for every cell, and kills those that exceed a limit.
+"""A program that forks a fresh process for every cell or batch of cells, and kills those that exceed a limit.
 
 Orders are lines of JSON on stdin, verdicts lines of JSON on stdout, one at a time. The server has no threads,
 and has imported everything, so a cell starts in milliseconds. No cell leaves anything behind for the next
@@ -24,11 +24,13 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, NoReturn
 
+from clustersim.grid.rows import MetricRows
+from clustersim.grid.store import Store
 from clustersim.runs import run
 from clustersim.scheduler import Proposal, Scheduler, State
 from traces.synthetic import Recipe, generate
 
-from .make_cell import CellVerdict, make_cell
+from .make_cell import CellVerdict, make_cell, make_cells
 
 __all__ = ["main"]
 
@@ -55,13 +57,33 @@ def main() -> None:
             continue
         if b'"preset": "' in line:
             import scipy.special  # noqa: F401 - what a preset's arrivals need, once for all cells
-        verdict = Child(json.loads(line), verdicts).watch()
+        order = json.loads(line)
+        _look_for_rows(order)
+        verdict = Child(order, verdicts).watch()
         os.write(verdicts, json.dumps(verdict).encode() + b"\n")
 
 
 def _warm_up() -> None:
     """Import and cache what every cell needs, by a small run of a generated trace."""
     run(generate(Recipe(3))[0], _InOrder)
+
+
+_rows: dict[str, MetricRows] = {}
+"""The cells that become rows during a campaign, here or by another client; of the last campaign alone."""
+
+
+def _look_for_rows(order: dict[str, Any]) -> None:
+    """Note in an order which of its cells have rows by now."""
+    if order.get("keep") != "rows":
+        return
+    campaign = order["campaign"]
+    if campaign not in _rows:
+        _rows.clear()
+        _rows[campaign] = Store(order["store"]).rows
+        _rows[campaign].pass_over()  # the client has read these
+    _rows[campaign].refresh(keep_values=False)
+    keys = (cell["key"] for cell in order.get("orders", [order]))
+    order["present"] = [key for key in keys if key in _rows[campaign]]
 
 
 class _InOrder(Scheduler):
@@ -158,7 +180,8 @@ def _be_child(order: Mapping[str, Any], result: int, output: int, life: int) -> 
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     threading.Thread(target=_end_with_server, args=(life,), daemon=True).start()
     try:
-        text = json.dumps(make_cell(order)).encode()
+        verdict: Any = {"verdicts": make_cells(order)} if "orders" in order else make_cell(order)
+        text = json.dumps(verdict).encode()
         sys.stdout.flush()
         with open(result, "wb") as file:
             file.write(text)

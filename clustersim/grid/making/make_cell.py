@@ -6,13 +6,15 @@ import errno
 import json
 import shlex
 import traceback
-from collections.abc import Mapping
-from contextlib import chdir
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, chdir
 from dataclasses import asdict, replace
 from pathlib import Path
+from time import monotonic, process_time
 from typing import Any, NotRequired, TypedDict
 
 from clustersim.grid.inputs import Inputs
+from clustersim.grid.rows import row_of
 from clustersim.grid.store import Store
 from clustersim.records import Run
 from clustersim.rundir import write_run
@@ -20,7 +22,7 @@ from clustersim.runs import RunConfig, Trace, run
 from itertime.errors import UserError
 from traces.synthetic import Recipe
 
-__all__ = ["CellVerdict", "commands", "load_trace", "make_cell", "model_hashes"]
+__all__ = ["CellVerdict", "commands", "load_trace", "make_cell", "make_cells", "model_hashes"]
 
 
 class CellVerdict(TypedDict):
@@ -54,9 +56,43 @@ def make_cell(order: Mapping[str, Any]) -> CellVerdict:
 
     Never raises: errors are in the verdict.
     """
-    try:
+    return make_cells({**order, "orders": [order]})[0]
+
+
+def make_cells(batch: Mapping[str, Any]) -> list[CellVerdict]:
+    """Make the cells of the `orders` of a batch in this process; a verdict for each, in the same order.
+
+    With `keep` "rows" the cells are claimed until their rows are written, in one file.
+    """
+    store, rows = Store(batch["store"]), list[str]()
+    with ExitStack() as claims:
+        verdicts = []
+        for order in batch["orders"]:
+            began, cpu_s = monotonic(), process_time()
+            verdict = _attempt({**batch, **order}, store, claims, rows)
+            verdict["wall_s"], verdict["cpu_s"] = monotonic() - began, process_time() - cpu_s
+            verdicts.append(verdict)
+        if rows and (trouble := _verdict_of(lambda: store.write_rows(rows))) is not None:
+            return [trouble if verdict["status"] == "made" else verdict for verdict in verdicts]
+    return verdicts
+
+
+def _attempt(order: Mapping[str, Any], store: Store, claims: ExitStack, rows: list[str]) -> CellVerdict:
+    """The verdict on one cell. Of a cell that is kept as a row, the row is added to `rows`."""
+    made: list[CellVerdict] = []
+
+    def make() -> None:
         with chdir(order["base"]):
-            return _make(order)
+            made.append(_make(order, store, claims, rows))
+
+    return _verdict_of(make) or made[0]
+
+
+def _verdict_of(action: Callable[[], None]) -> CellVerdict | None:
+    """None if an action succeeds, else the verdict on its cell."""
+    try:
+        action()
+        return None
     except OSError as error:
         return {"status": "unwritable", "reason": f"{error.filename}: {error.strerror or error}"}
     except UserError as error:
@@ -67,12 +103,12 @@ def make_cell(order: Mapping[str, Any]) -> CellVerdict:
         return {"status": "failed", "reason": reason, "traceback": _traceback_of(error)}
 
 
-def _make(order: Mapping[str, Any]) -> CellVerdict:
-    store, key, inputs = Store(order["store"]), order["key"], Inputs.of(order["inputs"])
-    with store.claim(key) as ours:
-        if not ours:
+def _make(order: Mapping[str, Any], store: Store, claims: ExitStack, rows: list[str]) -> CellVerdict:
+    key, inputs, keeps_rows = order["key"], Inputs.of(order["inputs"]), order.get("keep") == "rows"
+    with ExitStack() as of_cell:
+        if not (claims if keeps_rows else of_cell).enter_context(store.claim(key)):
             return {"status": "busy"}
-        if store.has(key) and store.damage(key) is None:
+        if key in order.get("present", ()) or (store.has(key) and store.damage(key) is None):
             return {"status": "present"}
         trace = load_trace(inputs)
         expected = order["hashed"]["trace"].get("sha256")
@@ -81,6 +117,9 @@ def _make(order: Mapping[str, Any]) -> CellVerdict:
         if model_hashes(trace) != order["hashed"].get("models", {}):
             raise UserError(f"{trace.path}: its models were changed while the grid ran; run the grid again")
         result = run(trace, config=inputs.config, shared_bounds=store.bounds)
+        if keeps_rows:
+            rows.append(row_of(key, result.summary))
+            return {"status": "made"}
         with store.making(key, order["hashed"]) as folder:
             write_run(folder, _as_cell(result, inputs))
     return {"status": "made"}

@@ -40,12 +40,42 @@ def run_batch(orders: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> 
     trouble = _why_unusable(batch)
     if trouble is not None:
         return [{"status": "unusable", "reason": trouble} for _ in orders]
-    verdicts: list[CellVerdict] = []
+    verdicts = _made_together(orders, batch)
     for order in orders:
+        if order["key"] in verdicts:
+            continue
         ended = batch["campaign"] in _ended_campaigns
         verdict = None if ended else _server().make({**batch, **order})
-        verdicts.append(verdict or {"status": "killed", "reason": "the process that starts cells was killed"})
+        verdicts[order["key"]] = verdict or {
+            "status": "killed",
+            "reason": "the process that starts cells was killed",
+        }
+    return [verdicts[order["key"]] for order in orders]
+
+
+def _made_together(orders: Sequence[Mapping[str, Any]], batch: Mapping[str, Any]) -> dict[str, CellVerdict]:
+    """The verdicts, by key, on cells that were made in one process. The others need one of their own: under
+    limits, with code of the user, which may keep state, and where a cell failed or ended the process.
+    """
+    if batch["time_s"] is not None or batch["memory_gb"] is not None or batch["campaign"] in _ended_campaigns:
+        return {}
+    alike = [order for order in orders if not _has_own_code(order["inputs"]["config"])]
+    if len(alike) < 2:
+        return {}
+    answer: Any = _server().make({**batch, "orders": alike}) or {}
+    if answer.get("status") == "unusable":
+        return {order["key"]: answer for order in alike}
+    verdicts: dict[str, CellVerdict] = {}
+    for order, verdict in zip(alike, answer.get("verdicts", ()), strict=False):
+        if verdict["status"] != "failed":
+            verdicts[order["key"]] = verdict
+            verdict["peak_gb"] = answer["peak_gb"]
     return verdicts
+
+
+def _has_own_code(config: Mapping[str, Any]) -> bool:
+    """Whether the run takes a policy from a file, by itself or in the routing of a fleet."""
+    return ".py:" in json.dumps([config["policy"], config.get("routing")])
 
 
 def end_campaign(campaign: str) -> None:

@@ -4,6 +4,7 @@
 |---|---|
 | `GridDocument` | what the page shows: cells with metrics, differences, baseline |
 | `render_grid` | the page as HTML |
+| `load_notes`, `planner_notes`, `cell_notes` | sentences on loads, planners and cells that say little |
 | `difference_rows` | heads and rows of the table of differences, as text |
 | `axis_number` | the number that a value of an axis is, if it is one |
 | `RUN_PAGES`, `page_of_run` | where the pages of single runs are, beside the page of the grid |
@@ -11,6 +12,17 @@
 
 from .document import RUN_PAGES, GridDocument, axis_number, page_of_run
 from .html import render_grid
+from .notes import cell_notes, load_notes, planner_notes
 from .tables import difference_rows
 
-__all__ = ["RUN_PAGES", "GridDocument", "axis_number", "difference_rows", "page_of_run", "render_grid"]
+__all__ = [
+    "RUN_PAGES",
+    "GridDocument",
+    "axis_number",
+    "cell_notes",
+    "difference_rows",
+    "load_notes",
+    "page_of_run",
+    "planner_notes",
+    "render_grid",
+]

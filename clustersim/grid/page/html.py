@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from clustersim.analysis.statistics import LEAST_PAIRS
 from clustersim.grid.expand import text_of
-from clustersim.grid.notes import load_notes, planner_notes
 from clustersim.report.frame import TERMS, render
 
 from .charts import charts_of
 from .document import GridDocument, better
+from .notes import load_notes, planner_notes
 from .tables import Effect, best_rows, cell_rows, effect_rows, heat_maps
 
 __all__ = ["render_grid"]

@@ -71,6 +71,33 @@ def test_a_grid_is_made_kept_and_tabled(here: Path, grid: Call) -> None:
     assert contents(here / "other") == before, "made elsewhere, on another number of workers"
 
 
+def test_rows_alone_give_the_same_results(here: Path, made_before: Path, grid: Call) -> None:
+    """Also after a row is changed and a file of rows is lost; only records of cells are missed."""
+    whole = contents(made_before)
+    shutil.rmtree(made_before)
+    (here / "g.yaml").write_text((here / "g.yaml").read_text() + "keep: rows\n")
+    assert grid().code == 0
+    assert "4 of 4 cells exist" in grid().err
+    files = sorted((here / "g/rows").iterdir())
+    header, line, *others = files[0].read_text().splitlines()
+    files[0].write_text("\n".join([header, line.replace(",4,", ",5,", 1), *others]) + "\n")
+    again = grid()
+    assert f"{files[0].resolve().relative_to(here.resolve())}:2: was changed; it is made again" in again.err
+    assert "3 of 4 cells exist; simulating 1" in again.err
+    assert "4 of 4 cells exist" in grid().err
+    files[-1].unlink()
+    assert "3 of 4 cells exist; simulating 1" in grid().err
+    made_again = contents(here / "g")
+    for name in ("results.csv", "comparison.csv", "grid.json"):
+        assert made_again[name].decode() == whole[name].decode()
+    with pytest.raises(UserError, match="has no records, as the grid was run with keep: rows"):
+        clustersim.read_results("g")[0].run()
+    assert not list((here / "g/cells").iterdir())
+    assert not list((here / "g/locks").iterdir())
+    (here / "g.yaml").write_text((here / "g.yaml").read_text() + "window: {warmup_s: 1}\n")
+    assert "needs the records of cells, which keep: rows does not write" in grid().err
+
+
 def test_a_cell_is_what_run_writes_and_passes_check(here: Path, made_before: Path, call: Call) -> None:
     result = clustersim.read_results("g")[2]
     assert result.axes == {"policy": "srtf"}

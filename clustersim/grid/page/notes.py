@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clustersim.analysis import HARDLY_ANY, LONG_TAIL, NEAR_BEST, differs_from_stated, says_little
+from clustersim.grid.comparisons import Result
 from clustersim.report.numbers import range_of
-
-from .comparisons import Result
 
 __all__ = ["cell_notes", "load_notes", "planner_notes"]
 
