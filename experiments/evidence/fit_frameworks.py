@@ -59,6 +59,8 @@ SCATTER = 0.05  # of one plan's iterations between releases of software (median 
 MOST_ROWS = 10  # that a source counts for
 STEP = 1e-2  # of the standard deviation of a prior
 FITTED = ("te", "compile", "eager")
+RELATIVES = {"te": ("fsdp-te", "megatron-core"), "compile": ("jax",), "eager": ("huggingface", "deepspeed")}
+"""Frameworks that have the constants of a fitted one where their files state no others."""
 FITTED_GPUS = ("a100", "h100")  # the first part of their profiles' names
 MT_NLG = ((8, 60.1), (10, 50.2), (12, 44.4))
 """Replicas and seconds per iteration of MT-NLG 530B on 280, 350 and 420 DGX A100 (Smith et al. 2022, section
@@ -94,6 +96,7 @@ class Constant:
         return float(np.exp(variable)) if self.multiplier else float(variable)
 
 
+HELD_BY_PROFILES = "gemm_multiplier"
 FREE = (
     Constant(FITTED, "gemm_multiplier", 0.8, 1.3, 1.0, 0.1, sustained=True),
     Constant(("te",), "elementwise_multiplier", 0.4, 2.5, 1.0, 0.3),
@@ -102,6 +105,7 @@ FREE = (
     Constant(("te",), "tp_exposed", 0.0, 1.0, 0.35, 0.2, multiplier=False),
     Constant(("compile",), "tp_exposed", 0.0, 1.0, 0.6, 0.2, multiplier=False),
     Constant(FITTED, "contention", 0.0, 1.0, 0.3, 0.2, multiplier=False),
+    Constant(FITTED, "power_contention", 0.0, 1.0, 0.3, 0.2, multiplier=False, sustained=True),
     Constant(FITTED, "fp8_multiplier", 0.7, 1.5, 1.0, 0.1),
     Constant(FITTED, "cast_multiplier", 0.3, 3.0, 1.0, 0.3),
     Constant(("te",), "expert_layer_s", 0.0, 0.02, 0.0, 0.01, multiplier=False, experts=True),
@@ -134,7 +138,7 @@ class Runs:
             for row, (cells, run) in enumerate(zip(rows.cells, rows.runs, strict=True)):
                 sustained = run.profile.gemm_in_training != 1
                 framework = run.system.framework
-                fitted = framework in FITTED and run.profile.name.startswith(FITTED_GPUS)
+                fitted = _fitted_like(framework) in FITTED and run.profile.name.startswith(FITTED_GPUS)
                 kind = (source_of(cells, path.stem), framework, sustained, run.model.experts > 1, fitted)
                 kinds.setdefault(kind, []).append(row)
             for (source, framework, sustained, mixture, fitted), members in kinds.items():
@@ -156,9 +160,17 @@ def fitted_frameworks(values: Sequence[float], *, sustained: bool) -> dict[str, 
         if constant.sustained and not sustained:
             continue
         for name in constant.frameworks:
-            changed = {constant.field: value}
-            found[name] = dataclasses.replace(found[name], **changed)  # type: ignore[arg-type]
+            shipped = getattr(load_framework(name), constant.field)
+            for member in (name, *RELATIVES[name]):
+                if getattr(found[member], constant.field) == shipped:
+                    changed = {constant.field: value}
+                    found[member] = dataclasses.replace(found[member], **changed)  # type: ignore[arg-type]
     return found
+
+
+def _fitted_like(framework: str) -> str:
+    """The framework whose constants one has: `fsdp-te` those of te. Hugging Face's norms are its own."""
+    return "te" if framework in RELATIVES["te"] else framework
 
 
 def _errors(runs: Sequence[Runs], values: Sequence[float]) -> list[Array]:
@@ -213,7 +225,9 @@ def _fit_some(runs: Sequence[Runs], free: Sequence[int], values: Sequence[float]
             )
             parts = []
             for each, weight, before in zip(runs, weights, base, strict=True):
-                touched = each.framework in constant.frameworks and (each.sustained or not constant.sustained)
+                touched = _fitted_like(each.framework) in constant.frameworks and (
+                    each.sustained or not constant.sustained
+                )
                 after = _errors([each], everything(z + step))[0] if touched else before
                 parts.append(weight * (after - before) / step[place])
             parts.append(np.eye(len(z))[place] / sd)
@@ -285,7 +299,9 @@ def document_of(files: Sequence[str | Path]) -> dict[str, Any]:
     """The fitted constants, and the errors of every source left out, as they are written."""
     runs = Runs.of(files)
     start = [
-        1.0 if constant.sustained else getattr(load_framework(constant.frameworks[0]), constant.field)
+        1.0
+        if constant.field == HELD_BY_PROFILES
+        else getattr(load_framework(constant.frameworks[0]), constant.field)
         for constant in FREE
     ]
     values = fit(runs, start)

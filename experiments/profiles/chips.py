@@ -52,7 +52,7 @@ class Chip:
     reductions: str = ""
 
 
-IN_TRAINING = 1.15
+IN_TRAINING = 1.13
 """Of GEMMs at the power limit, fitted to iterations on H100 (`python -m experiments.evidence.fit_frameworks`)
 and assumed for later chips. The A100 does not reach its limit: its iterations ask for 1."""
 IN_TRAINING_ROWS = 229

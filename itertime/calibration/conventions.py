@@ -160,7 +160,7 @@ def graphs_of(cuda_graphs: str | None, assumed: list[str]) -> str:
 def software_of(text: str) -> str | None:
     """The framework that a text names, in any case; None if it names none."""
     text = text.lower()
-    return next((framework for words, framework in CONVENTIONS.software.items() if words in text), None)
+    return next((name for pattern, name in CONVENTIONS.software.items() if re.search(pattern, text)), None)
 
 
 def trained_by_megatron_deepspeed(text: str, row: dict[str, object]) -> bool:

@@ -258,12 +258,12 @@ def _framework(row: Cells, assumed: list[str]) -> str:
         if "eager" not in note:
             assumed.append("framework: whether torchtitan compiled the model")
         return "eager"
-    if "megatron-lm" in text:
-        return _NEUTRAL if row["gpu"].startswith("A100") else "te"
     software = software_of(text)
     if software is None:
         assumed.append(f"framework={framework}: taken as eager PyTorch")
         return "eager"
+    if software == "megatron-core" and row["gpu"].startswith("A100"):
+        return _NEUTRAL
     return software if software in list_frameworks() else _NEUTRAL
 
 

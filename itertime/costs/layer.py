@@ -185,7 +185,7 @@ def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> tupl
     hides its dispatch behind its own work, and behind what the dispatch of both passes leaves of theirs.
     """
     comm = expert_parallel_s(workload)
-    overlaps, contention = workload.plans.ep_overlap, workload.framework.contention
+    overlaps, contention = workload.plans.ep_overlap, workload.contention
     if not overlaps.any():
         return {"ep_comm": comm}, comm
     nothing = np.zeros(len(workload))

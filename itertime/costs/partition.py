@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Flags, Whole
 from itertime.errors import UserError
 from itertime.schedule import FIRST, LAST
 from itertime.spec import (
@@ -168,6 +168,17 @@ class Workload:
     def sequence_split(self) -> Whole:
         """Ranks that share the tokens between matrix products, (plans,): tp under sequence parallelism."""
         return np.where(self.plans.sequence_parallel, self.plans.tp, 1)
+
+    @property
+    def prefetch(self) -> Flags:
+        """Whether a layer's weights are gathered beside the work of the layer ahead, (plans,)."""
+        return self.plans.prefetch & self.framework.shard_prefetch
+
+    @property
+    def contention(self) -> float:
+        """The share of hidden communication by which computation takes longer, on this GPU."""
+        limited = self.framework.power_contention
+        return self.framework.contention if limited is None or self.profile.gemm_in_training == 1 else limited
 
     @property
     def fused_loss(self) -> bool:

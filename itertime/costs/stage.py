@@ -110,9 +110,9 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         work = sum(parts.values(), np.zeros(layers.shape))
         parts["offload_comm"] = activation_copies_s(workload) - work
     parts["fsdp_comm"] = shards.exposed
-    if framework.contention:
+    if workload.contention:
         dispatch_contention = parts.get("contention", 0.0)  # of dispatch, in the layers
-        parts["contention"] = dispatch_contention + framework.contention * shards.hidden
+        parts["contention"] = dispatch_contention + workload.contention * shards.hidden
     if framework.pipeline_layer_s or framework.micro_batch_s:
         share = 1 / 3 if end == LAST else 2 / 3  # a backward pass has twice the products
         added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
@@ -252,7 +252,7 @@ def _work_of_forms(workload: Workload, micro_batch: Pass) -> tuple[list[Array], 
 
 
 def _hidden_by(workload: Workload, layer: Parts) -> Array:
-    return np.where(workload.plans.prefetch, sum(layer.values(), np.zeros(len(workload))), 0.0)
+    return np.where(workload.prefetch, sum(layer.values(), np.zeros(len(workload))), 0.0)
 
 
 def _hop_s(workload: Workload) -> Array:

@@ -68,6 +68,12 @@ class Framework:
     contention: Share = optional(
         0.0, "share of hidden communication by which computation takes longer: SMs, HBM, power", "1"
     )
+    power_contention: Share | None = optional(
+        None, "the same on GPUs whose matrix products run at the power limit; null: as `contention`", "1"
+    )
+    shard_prefetch: StrictBool = optional(
+        True, "under ZeRO-3, a layer's weights are gathered beside the work of the layer ahead of it"
+    )
     gather_overlap: StrictBool = optional(
         True, "where gradients overlap the backward pass, weights are gathered beside the next forward"
     )

@@ -207,5 +207,5 @@ def sharded_s(workload: Workload) -> Sharded:
         layer += moved_s(workload, partition.experts, shards.of_experts(plans), expert_spread(plans))
     root = moved_s(workload, partition.tables, shards, plans.tp)
     root_scatter = zero if workload.model.lora_rank else root.scatter
-    last_scatter = np.where(plans.prefetch, layer.scatter, 0.0) + root_scatter
+    last_scatter = np.where(workload.prefetch, layer.scatter, 0.0) + root_scatter
     return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, last_scatter)

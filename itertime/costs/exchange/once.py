@@ -60,7 +60,7 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     }
     if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
-    if workload.framework.contention:
+    if workload.contention:
         once["contention_once"] = exchanged.contention
     return once, exchanged.traffic
 
@@ -142,7 +142,7 @@ def _exchanged(
     ahead = plans.grad_overlap & framework.gather_overlap
     exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
     exposed = exposed + exposed_s(traffic.reduce_s, backward, traffic.buckets, traffic.overlapped)
-    contention = framework.contention * np.maximum(traffic.total_s - exposed, 0.0)
+    contention = workload.contention * np.maximum(traffic.total_s - exposed, 0.0)
     return _Exchanged(traffic, exposed, contention, clipping_seconds)
 
 
