@@ -20,6 +20,7 @@ from accuracy_pictures import FAMILIES, draw
 from accuracy_tables import ULTRASCALE, Measured, number, read, table
 
 from experiments.evidence.choose_plans import Choice
+from experiments.evidence.left_out import scores_of
 from itertime.accuracy import errors_on
 from itertime.calibration import calibrate
 from itertime.calibration.calibrate import Calibration
@@ -42,6 +43,15 @@ SETS = (
     *("blackwell_dgxc_nemo", "blackwell_megatron_bridge", "blackwell_megatron_bridge_moe"),
     ULTRASCALE,
 )
+OTHERS = (
+    *(f"iterations_2026/{name}.csv" for name in ("automodel_lora", "bridge_skills", "mlperf50_lora")),
+    *(
+        f"iterations_2026/{name}.csv"
+        for name in ("mlperf51_lora", "nemo_long_sequence", "qwen_finetune_a100")
+    ),
+    str(bert.TABLE),
+)
+"""Tables whose sources are scored and have their part in the intervals, without a line for each set."""
 CALIBRATED = (*SETS[:4], "h100_llmfoundry_fsdp")
 FEWEST_PLANS = 4
 
@@ -183,12 +193,16 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
     a100 = [each for each in sets if each.name.startswith("a100") or each.name == "published"]
     usual = [each for each in sets if each.name != ULTRASCALE]
     without = tables.left_out()
+    everything = [*paths.values(), *(folder / name for name in OTHERS if (folder / name).is_file())]
+    scores = scores_of(everything)
     images = []
     for name, member in FAMILIES.items() if pictures else ():
         path = pictures / f"{name}.svg"
         draw(name, [each for each in sets if member(each)], path)
         images.append(f"![{name}: predicted against measured](accuracy/{path.name})")
     parts = {
+        "means_of_sources": tables.means_of_sources(scores),
+        "sources": tables.sources(scores),
         "reached": tables.reached(sets, without),
         "zero_shot": tables.zero_shot(sets, without),
         "by_kind": tables.by_kind(sets),
@@ -202,7 +216,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "choosing": tables.choosing(sets),
         "regret": regret(usual),
         "spreads": tables.spreads(),
-        "coverage": tables.coverage(paths.values()),
+        "coverage": tables.coverage(everything),
         "ranges": tables.ranges(),
         "skipped": tables.skipped(sets),
         "assumed": tables.assumed(sets),

@@ -14,8 +14,10 @@ import numpy as np
 
 from experiments.evidence.build_intervals import Sample, samples_of
 from experiments.evidence.choose_plans import Choice, choices_of, summary
+from experiments.evidence.left_out import HEADER, Scores, mean_line
+from experiments.evidence.left_out import lines as left_out_lines
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
-from itertime.accuracy.intervals import load_ranges
+from itertime.accuracy.intervals import UNMEASURED, load_ranges
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, RowError, statistics, validate
@@ -23,6 +25,16 @@ from itertime.spec import Site
 
 ULTRASCALE = "h100_ultrascale"
 MOST_GPUS = 256  # of ultrascale's runs without a pipeline: larger ones follow no law
+LAWLESS = "nanotron"
+PEER_PCT = {
+    "vtrain": 23.1,
+    "bigscience": 27.0,
+    "internevo": 8.1,
+    "llm-foundry": 18.1,
+    "selene": 18.7,
+    "nanotron": 74.0,
+}
+"""Errors of llm-cluster-simulator by source, of the table of peers below; llm-foundry's are of both GPUs."""
 LEAST = 5  # rows of a group with its own line
 FRAMEWORKS = TABLE.parent / "frameworks.json"
 SIXTEEN = "bf16"
@@ -221,29 +233,71 @@ def ultrascale(sets: Sequence[Measured]) -> str:
     return table(["", *classes], lines)
 
 
-def coverage(paths: Iterable[Path]) -> str:
-    """The share of runs inside intervals that did not see their source, and the mean ends of these. The
-    predictions did not see it either: their constants are fitted without it.
-    """
-    samples = [each for path in paths if path.stem != ULTRASCALE for each in samples_of(path)]
+def sources(scores: Sequence[Scores]) -> str:
+    """Every source, as shipped and left out, with an independent simulator's error."""
+    rows = [[*cells, number(PEER_PCT.get(cells[0]))] for cells in left_out_lines(scores)]
+    return table([*HEADER, "llm-cluster-simulator: MAPE %"], rows)
+
+
+def means_of_sources(scores: Sequence[Scores]) -> str:
+    """Means over sources with equal weight, by kind of evidence."""
+    fitted = json.loads(FRAMEWORKS.read_text(encoding="utf-8"))["leave_one_out"]
+    groups = {
+        "in the fit of constants": lambda name: bool(fitted.get(name, {}).get("constants")),
+        "in no fit": lambda name: not fitted.get(name, {}).get("constants") and name != LAWLESS,
+        "all but nanotron": lambda name: name != LAWLESS,
+        "all": lambda name: True,
+    }
     lines = []
-    for kind in ("dense", "mixture"):
-        members = [each for each in samples if each.kind == kind]
-        sources = sorted({each.source for each in members})
-        groups = [(f"{kind}, {name}", [each for each in members if each.source == name]) for name in sources]
-        for name, group in [*groups, (f"{kind}, all", members)] if members else []:
-            found = [(each, _range_without(each)) for each in group]
-            known = [(math.exp(each.log), ends) for each, ends in found if ends]
-            inside = [low <= ratio <= high for ratio, (low, high) in known]
-            ends = np.mean([ends for _, ends in known], axis=0).tolist() if known else (None, None)
-            share = number(100 * float(np.mean(inside)), 0) if inside else "-"
-            lines.append([name, len(group), len(known), share, *(number(end, 2) for end in ends)])
-    header = ["left out", "rows", "with an interval", "in it %", "lowest, mean", "highest, mean"]
-    return table(header, lines)
+    for label, member in groups.items():
+        if chosen := [entry for entry in scores if member(entry.source)]:
+            lines.append([*mean_line(label, chosen), number(_peer_mean(chosen))])
+    return table([*HEADER, "llm-cluster-simulator: MAPE %"], lines)
 
 
-def _range_without(each: Sample) -> tuple[float, float] | None:
-    return load_ranges(each.source).of(each.profile, each.kind, each.framework, each.plans)
+def _peer_mean(scores: Sequence[Scores]) -> float | None:
+    answered = [PEER_PCT[entry.source] for entry in scores if entry.source in PEER_PCT]
+    return float(np.mean(answered)) if answered else None
+
+
+def coverage(paths: Iterable[Path]) -> str:
+    """By class of plans and by what was measured: the share of runs inside intervals that did not see their
+    source, as the mean over sources, and the mean ends of the intervals.
+    """
+    samples = [run for path in paths for run in samples_of(path)]
+    groups: dict[str, Callable[[Sample, str], bool]] = {
+        "dense": lambda run, basis: run.kind == "dense",
+        "mixture": lambda run, basis: run.kind == "mixture",
+        **{name: lambda run, basis, name=name: run.plans == name for name in CLASSES},
+        "all of it measured": lambda run, basis: "not measured" not in basis,
+        "software not measured on the GPU": lambda run, basis: f"not measured on {run.profile}" in basis,
+        "software not measured": lambda run, basis: "as the software" in basis,
+        "class not measured": lambda run, basis: "of the class" in basis,
+    }
+    known = [(run, _range_without(run), _basis_without(run)) for run in samples]
+    lines = []
+    for label, member in groups.items():
+        by_source: dict[str, list[bool]] = {}
+        ends = []
+        for run, range_, basis in known:
+            if range_ and member(run, basis):
+                by_source.setdefault(run.source, []).append(range_[0] <= math.exp(run.log) <= range_[1])
+                ends.append(range_)
+        if ends:
+            share = 100 * np.mean([np.mean(held) for held in by_source.values()])
+            low, high = np.mean(ends, axis=0)
+            lines.append(
+                [label, len(ends), len(by_source), number(share, 0), number(low, 2), number(high, 2)]
+            )
+    return table(["runs", "rows", "sources", "in it %", "lowest, mean", "highest, mean"], lines)
+
+
+def _range_without(run: Sample) -> tuple[float, float] | None:
+    return load_ranges(run.source).of(run.profile, run.kind, run.framework, run.plans)
+
+
+def _basis_without(run: Sample) -> str:
+    return load_ranges(run.source).basis(run.profile, run.kind, run.framework, run.plans)
 
 
 def ranges() -> str:
@@ -255,17 +309,27 @@ def ranges() -> str:
         words = [
             kind,
             "any framework" if framework == ANY else framework,
-            "all plans" if plans == ANY else plans,
+            "a class not measured" if plans == UNMEASURED else plans,
         ]
-        lines.append([f"{place}: {', '.join(words)}", rows, sources, f"{low:.2f}", f"{high:.2f}"])
+        lines.append(
+            [
+                f"{'any GPU' if place == ANY else place}: {', '.join(words)}",
+                rows,
+                sources,
+                f"{low:.2f}",
+                f"{high:.2f}",
+            ]
+        )
     header = ["GPU or generation, kind, framework, class", "runs", "sources", "lowest", "highest"]
     classes = "\n".join(f"- *{name}*: {text}." for name, text in CLASSES.items())
     return f"{table(header, lines)}\n\nClasses, the first that holds:\n\n{classes}"
 
 
 def spreads() -> str:
-    document = json.loads(TABLE.read_text(encoding="utf-8"))
-    return f"{100 * document['site_sd']:.1f} % between sites, {100 * document['gpu_sd']:.1f} % between GPUs"
+    parts = json.loads(TABLE.read_text(encoding="utf-8"))["spreads"]
+    sources, gpus, software, plans = (100 * parts[name] for name in ("sources", "GPUs", "software", "plans"))
+    added = f"{gpus:.0f} % for a GPU, {software:.0f} % for software, {plans:.0f} % for a class of plans"
+    return f"{sources:.0f} % between sources; where it was not measured, {added} more"
 
 
 def choosing(sets: Sequence[Measured]) -> str:

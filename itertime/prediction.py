@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from itertime.accuracy import WatchedProfile, interval_s
+from itertime.accuracy import WatchedProfile, interval_basis, interval_s
 from itertime.arrays import Array
 from itertime.costs import (
     MEMORY_HEADROOM,
@@ -81,7 +81,8 @@ class Prediction:
     `fits`: whether the plan leaves `memory_headroom`, a share of the GPU's `capacity_bytes`, free. `reason`
     says why the plan does not fit, and is empty if it does. `extrapolated` names the parts of the profile
     that the prediction asked for sizes beyond those measured. `interval_s`: lowest and highest seconds of
-    nine in ten measured iterations, None where too little is known. `spread_s`: 5th and 95th percentile of an
+    nine in ten measured iterations, None where too little is known. `interval_basis`: what its width comes
+    from, in words. `spread_s`: 5th and 95th percentile of an
     iteration's seconds from draw to draw of the samples, None where their lengths do not vary.
     `sampling_error_s`: the standard error of `iteration_s` where these draws are sampled, 0 where they are
     computed exactly, None where lengths do not vary.
@@ -104,6 +105,7 @@ class Prediction:
     tokens: float = math.nan
     model_flops: float = math.nan
     hardware_flops: float = math.nan
+    interval_basis: str = ""
 
     @property
     def hfu(self) -> float:
@@ -248,7 +250,8 @@ def predict(
     check_utilisation(evaluation, 0, watched.profile, system)
     prediction, name = evaluation.prediction(0), framework.name if framework else ""
     interval = interval_s(model, plan, system, prediction.iteration_s, framework=name)
-    return replace(prediction, extrapolated=watched.extrapolated(), interval_s=interval)
+    basis = interval_basis(model, plan, system, framework=name)
+    return replace(prediction, extrapolated=watched.extrapolated(), interval_s=interval, interval_basis=basis)
 
 
 def check_utilisation(evaluation: Evaluation, row: int, profile: Profile, system: System) -> None:

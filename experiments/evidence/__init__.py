@@ -13,13 +13,9 @@ Each runs as `python -m experiments.evidence.PROGRAM`.
 | `left_out` | errors and coverage of every source, with that source left out |
 | `build_convergence` | steps to convergence and start-up, of BERT's result logs |
 
-`source_of`, in `sources`, names the organisation behind a row: its runs are left out together.
-
 Why
 - The programs read published runs in place; what ships is what they compute.
 - No installed package imports this one.
 """
 
-from .sources import source_of
-
-__all__ = ["source_of"]
+__all__: list[str] = []

@@ -1,21 +1,25 @@
 """Computes the ranges of measured over predicted seconds that predictions carry as intervals; run it with
 `--help` for its usage.
 
-The runs of one site share an error. So a run at an unseen site has two errors, as in a random-effects model
-(Higgins, Thompson, Spiegelhalter 2009, "A re-evaluation of random-effects meta-analysis"), in logarithms:
+The runs of one source share an error. So a run at an unseen source has two errors, as in a random-effects
+model (Higgins, Thompson, Spiegelhalter 2009, "A re-evaluation of random-effects meta-analysis"), in
+logarithms:
 
-- that of its site, another draw of the normal distribution whose mean is that of the medians of the sites
+- that of its source, another draw of the normal distribution whose mean is that of the medians of the sources
   known with this GPU, kind of model and framework. Its standard deviation is pooled over all GPUs, kinds and
-  frameworks, because each has few sites (Student's t with the pooled degrees of freedom);
-- that of the run at its site, distributed like the distances of the class's runs from their sites' medians.
-  A site with five runs or more has the weight of any other, one with fewer runs a fifth for each.
+  frameworks, because each has few sources (Student's t with the pooled degrees of freedom);
+- that of the run at its source, distributed like the distances of the class's runs from their sources'
+  medians. A source with five runs or more has the weight of any other, one with fewer runs a fifth for each.
+
+What was not measured adds to the variance of sources: that between GPUs at one source, if the framework was
+measured on others alone ("GPUs" in the table); that between frameworks beyond sources, if it was measured
+nowhere ("software"); that between classes of plans at one source, if the class was not measured ("plans").
+The fewest degrees of freedom of these count.
 
 A range is the middle nine tenths of the sum. A range of its own needs 20 runs for a class of plans, 10 for a
-framework on a GPU and for a GPU with any framework. GPUs with fewer have the range of their generation: to
-the variance of sites it adds that between GPUs of a generation at one site ("gpu_sd" in the table).
-Constants of frameworks are fitted to some of these runs, so each source is predicted with constants that were
-fitted without it. One simplification: medians count as exact, so their errors add to the apparent differences
-between sites.
+framework on a GPU and for a GPU with any framework. Constants of frameworks are fitted to some of these runs,
+so each source is predicted with constants that were fitted without it. One simplification: medians count as
+exact, so their errors add to the apparent differences between sources.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,15 +41,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
-from itertime.accuracy.intervals import GENERATIONS, LEVEL, plan_class
-from itertime.calibration import RunSet, read_table
+from itertime.accuracy.intervals import GENERATIONS, LEVEL, UNMEASURED, plan_class
+from itertime.calibration import RunSet, read_table, source_of
 from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
 from .fit_frameworks import FREE, fitted_frameworks
-from .sources import source_of
 
 __all__ = ["Evidence", "Sample", "main", "measured_ranges", "samples_of"]
 
@@ -53,11 +56,15 @@ PROGRAM = "python -m experiments.evidence.build_intervals"
 EXAMPLE = f"""\
 Example, which rewrites the shipped ranges:
 
-    cd ../shared/data; {PROGRAM} iterations/*.csv modern_gpus/iterations/*.csv
+    cd ../shared/data
+    {PROGRAM} iterations/*.csv modern_gpus/iterations/*.csv iterations_2026/[abmnq]*.csv \\
+        mlperf/bert_iterations.csv
 """
 FITS = TABLE.parent / "frameworks.json"
 """Where `fit_frameworks` writes its constants."""
 FEWEST_OF_CLASS, FEWEST = 20, 10  # runs of a class with its own range; of a framework, of a GPU
+LAWLESS = ("nanotron",)
+"""Software whose runs of one site follow no law (docs/accuracy.md): its medians say nothing of others."""
 _FULL = 5  # runs of a site from which on it has full weight
 _POINTS = 99  # equally likely values that stand for more
 _SITES = 199  # the same for the distribution of sites
@@ -96,15 +103,15 @@ def samples_of(path: Path, fits: Path = FITS) -> list[Sample]:
         predicted = np.where([name == source for name in sources], seconds, predicted)
     return [
         Sample(
-            source=cells["site"] or path.stem,
+            source=source,
             profile=run.profile.name,
             kind=kind_of(run.model),
             framework=run.system.framework,
             plans=plan_class(run.model, run.plan, run.system),
             log=log,
         )
-        for cells, run, log in zip(
-            runs.cells, runs.runs, np.log(runs.measured_s / predicted).tolist(), strict=True
+        for source, run, log in zip(
+            sources, runs.runs, np.log(runs.measured_s / predicted).tolist(), strict=True
         )
     ]
 
@@ -142,18 +149,24 @@ def measured_ranges(files: Sequence[str | Path]) -> dict[str, Any]:
         sets[path.stem] = {"rows": len(rows), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     everything = Evidence(samples)
     sources = sorted({sample.source for sample in samples})
-    without = {name: Evidence([each for each in samples if each.source != name]).ranges() for name in sources}
+    without = {name: _ranges_without(name, samples) for name in sources}
     return {
         "level": LEVEL,
         "unit": "measured seconds over predicted seconds, 1",
         "sets": sets,
         "sources": {name: sum(each.source == name for each in samples) for name in sources},
-        "site_sd": round(everything.site_sd(True)[0], 4),
-        "gpu_sd": round(everything.gpu_sd, 4),
+        "spreads": {name: round(sd, 4) for name, (sd, _) in everything.spreads.items()},
         "columns": "lowest, highest, runs, sources",
         "ranges": everything.ranges(counts=True),
         "without": without,
     }
+
+
+def _ranges_without(source: str, samples: Sequence[Sample]) -> dict[str, list[float]]:
+    """The ranges without a source that its runs can have."""
+    mine = {(place, run.kind) for run in samples if run.source == source for place in _places(run)}
+    ranges = Evidence([run for run in samples if run.source != source]).ranges()
+    return {name: ends for name, ends in ranges.items() if tuple(name.split("/")[:2]) in mine}
 
 
 class Evidence:
@@ -163,77 +176,106 @@ class Evidence:
         self.samples = samples
 
     def ranges(self, *, counts: bool = False) -> dict[str, list[float]]:
-        """Lowest and highest ratio, with `counts` also the number of runs and sources, by "profile or
-        generation/kind/framework/class".
+        """Lowest and highest ratio, with `counts` also the number of runs and sources, by "place/kind/
+        framework/class": place is a profile, a generation or `ANY`.
         """
-        found: dict[str, list[float]] = {}
+        ranges: dict[str, list[float]] = {}
+        for place, kind in sorted({(place, run.kind) for run in self.samples for place in _places(run)}):
+            here = [run for run in self.samples if run.kind == kind and place in _places(run)]
+            for framework in (*sorted({run.framework for run in here}), ANY):
+                group = [run for run in here if framework in (ANY, run.framework)]
+                if len(group) < FEWEST:
+                    continue
+                for plans in (*CLASSES, UNMEASURED):
+                    runs = [run for run in group if run.plans == plans]
+                    if not runs and plans != UNMEASURED:
+                        continue
+                    alike = runs if len(runs) >= FEWEST_OF_CLASS else group
+                    sd, freedom = self.spread(place, framework, plans)
+                    ends = self._range(alike, group, sd, freedom)
+                    numbers = [len(alike), len({run.source for run in alike})] if counts else []
+                    name = "/".join((place, kind, framework, plans))
+                    ranges[name] = [round(ends[0], 4), round(ends[1], 4), *numbers]
+        return ranges
 
-        def add(place: str, kind: str, framework: str, plans: str, members: Sequence[Sample]) -> None:
-            least = FEWEST if plans == ANY else FEWEST_OF_CLASS
-            group = [each for each in members if plans in (ANY, each.plans)]
-            if len(group) >= least:
-                low, high = self._range(group, members, framework != ANY, place not in GENERATIONS)
-                numbers = [len(group), len({each.source for each in group})] if counts else []
-                found["/".join((place, kind, framework, plans))] = [round(low, 4), round(high, 4), *numbers]
-
-        for place, kind in sorted({(place, each.kind) for each in self.samples for place in _places(each)}):
-            here = [each for each in self.samples if each.kind == kind and place in _places(each)]
-            for framework in sorted({each.framework for each in here}):
-                mine = [each for each in here if each.framework == framework]
-                for plans in (*CLASSES, ANY) if place in GENERATIONS else (ANY,):
-                    add(place, kind, framework, plans, mine)
-            add(place, kind, ANY, ANY, here)
-        return found
+    def spread(self, place: str, framework: str, plans: str) -> tuple[float, int]:
+        """Standard deviation of the site's error, with what is not measured, and its degrees of freedom: the
+        fewest of its parts, so that no part makes a range narrower.
+        """
+        parts = [self.spreads["sources"]]
+        if place in (ANY, *GENERATIONS.values()):
+            parts.append(self.spreads["GPUs"])
+        if framework == ANY:
+            parts.append(self.spreads["software"])
+        if plans == UNMEASURED:
+            parts.append(self.spreads["plans"])
+        sd = math.sqrt(sum(sd**2 for sd, _ in parts))
+        return sd, min((freedom for _, freedom in parts if freedom), default=0)
 
     def _range(
-        self, group: Sequence[Sample], members: Sequence[Sample], one_framework: bool, borrowed: bool
+        self, alike: Sequence[Sample], group: Sequence[Sample], sd: float, freedom: int
     ) -> tuple[float, float]:
-        """The range of the runs in `group`, at a site like those of `members`."""
-        units = {each.unit for each in members}
-        by_source = _grouped(units, lambda unit: unit[0])
-        means = [float(np.mean([self.medians[unit] for unit in mine])) for mine in by_source.values()]
-        sd, freedom = self.site_sd(one_framework)
-        if borrowed:
-            sd = math.hypot(sd, self.gpu_sd / math.sqrt(1 + 1 / len(means)))
+        """The range of the runs `alike`, at a site like those of `group`."""
+        by_source = _grouped({run.unit for run in group}, lambda unit: unit[0])
+        means = [float(np.mean([self.medians[unit] for unit in units])) for units in by_source.values()]
         sites = np.full(1, np.mean(means))
         if freedom:
-            at = (np.arange(_SITES) + 0.5) / _SITES
-            sites = sites + sd * math.sqrt(1 + 1 / len(means)) * stats.t.ppf(at, freedom)
+            places = (np.arange(_SITES) + 0.5) / _SITES
+            sites = sites + sd * math.sqrt(1 + 1 / len(means)) * stats.t.ppf(places, freedom)
         beside = [
-            np.array([each.log for each in mine]) - self.medians[unit]
-            for unit, mine in _grouped(group, lambda each: each.unit).items()
+            np.array([run.log for run in runs]) - self.medians[unit]
+            for unit, runs in _grouped(alike, lambda run: run.unit).items()
         ]
         return _middle(sites, beside)
 
     @cached_property
     def medians(self) -> dict[Unit, float]:
-        units = _grouped(self.samples, lambda each: each.unit)
-        return {unit: float(np.median([each.log for each in mine])) for unit, mine in units.items()}
-
-    def site_sd(self, one_framework: bool) -> tuple[float, int]:
-        """Standard deviation of sites' medians about those with the same GPU, kind and (if asked) framework,
-        and its degrees of freedom; (0, 0) if no two sites share these.
-        """
-        return self._pooled(lambda unit: unit[1:] if one_framework else unit[1:3])
+        units = _grouped(self.samples, lambda run: run.unit)
+        return {unit: float(np.median([run.log for run in runs])) for unit, runs in units.items()}
 
     @cached_property
-    def gpu_sd(self) -> float:
-        """Standard deviation between the GPUs of a generation, of runs of one site, kind and framework."""
-        return self._pooled(lambda unit: (unit[0], GENERATIONS.get(unit[1], unit[1]), *unit[2:]))[0]
+    def spreads(self) -> dict[str, tuple[float, int]]:
+        """Standard deviations with their degrees of freedom, pooled over groups of medians that share all but
+        one thing: of sources; of GPUs, software and classes of plans at one source.
 
-    def _pooled(self, key: Callable[[Unit], Hashable]) -> tuple[float, int]:
-        groups = _grouped(self.medians, key).values()
-        squares, freedom = 0.0, 0
-        for group in groups:
-            values = np.array([self.medians[unit] for unit in group])
-            squares += float(((values - values.mean()) ** 2).sum())
-            freedom += len(values) - 1
-        return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
+        Software differs between sources too, so its part is what the medians of frameworks differ by beyond
+        the spread of sources. `LAWLESS` enters the ranges of its own software alone.
+        """
+        medians = {unit: log for unit, log in self.medians.items() if unit[3] not in LAWLESS}
+        classes = _grouped(
+            (run for run in self.samples if run.framework not in LAWLESS), lambda run: (*run.unit, run.plans)
+        )
+        by_class = {key: float(np.median([run.log for run in runs])) for key, runs in classes.items()}
+        software = {
+            key: float(np.mean([medians[unit] for unit in units]))
+            for key, units in _grouped(medians, lambda unit: unit[1:]).items()
+        }
+        sources = _pooled(medians, lambda unit: unit[1:])
+        kinds, freedom = _pooled(software, lambda key: key[:2])
+        shared = sources[0] ** 2 * len(software) / max(len(medians), 1)
+        return {
+            "sources": sources,
+            "GPUs": _pooled(medians, lambda unit: (unit[0], *unit[2:])),
+            "software": (math.sqrt(max(kinds**2 - shared, 0.0)), freedom),
+            "plans": _pooled(by_class, lambda key: key[:4]),
+        }
+
+
+def _pooled(medians: Mapping[Any, float], key: Callable[[Any], Hashable]) -> tuple[float, int]:
+    """Standard deviation of medians about those that share a key, and its degrees of freedom; (0, 0) if no
+    two do.
+    """
+    squares, freedom = 0.0, 0
+    for group in _grouped(medians, key).values():
+        values = np.array([medians[member] for member in group])
+        squares += float(((values - values.mean()) ** 2).sum())
+        freedom += len(values) - 1
+    return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
 
 
 def _places(sample: Sample) -> tuple[str, ...]:
     generation = GENERATIONS.get(sample.profile)
-    return (sample.profile, generation) if generation else (sample.profile,)
+    return (sample.profile, generation, ANY) if generation else (sample.profile, ANY)
 
 
 def _grouped(members: Iterable[Member], key: Callable[[Member], Name]) -> dict[Name, list[Member]]:

@@ -26,14 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from itertime.calibration import RunSet, read_table
+from itertime.calibration import RunSet, read_table, source_of
 from itertime.commandline import run_task
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.prediction import predict
 from itertime.spec import Framework, Plan, list_frameworks, load_framework, load_model, load_system
-
-from .sources import source_of
 
 __all__ = [
     "FREE",

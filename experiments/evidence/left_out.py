@@ -1,7 +1,8 @@
 """Scores predictions with each source of measured runs left out in turn; run it with `--help` for its usage.
 
-A *source* is an organisation that measured (`sources.py`), whatever the number of its files. Its runs are
-predicted with the constants of frameworks that were fitted without it, and the intervals that did not see it.
+A *source* is an organisation that measured (`itertime.calibration.source_of`), whatever the number of its
+files. Its runs are predicted with the constants of frameworks that were fitted without it, and held against
+the intervals that did not see it.
 Sources count alike in the means: a source with many rows is no surer sign of what an unseen site brings.
 """
 
@@ -17,11 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from itertime.accuracy.intervals import load_ranges
-from itertime.calibration import RunSet, read_table
+from itertime.calibration import RunSet, read_table, source_of
 from itertime.commandline import run_task
 
 from .build_intervals import samples_of
-from .sources import source_of
 
 __all__ = ["HEADER", "Scores", "lines", "main", "mean_line", "scores_of"]
 

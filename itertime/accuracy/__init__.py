@@ -3,10 +3,11 @@
 | name | what |
 |---|---|
 | `interval_s` | seconds between which nine in ten measured iterations of such plans lie |
+| `interval_basis` | what the width of that interval comes from, in words |
 | `CLASSES` | the class of a plan, by which intervals differ; all classes |
 | `kind_of` | dense or mixture, by which they differ too |
 | `measured_relatives` | profiles that borrow each other's intervals |
-| `ANY` | in the table: any framework, any class |
+| `ANY` | in the table: any GPU, any framework |
 | `conformal_range` | the range that holds the next ratio with a given probability |
 | `TABLE` | the file of the shipped intervals |
 | `errors_on` | how wrong predictions on a GPU were, and plans beside each other |
@@ -22,6 +23,7 @@ from .intervals import (
     CLASSES,
     TABLE,
     conformal_range,
+    interval_basis,
     interval_s,
     kind_of,
     measured_relatives,
@@ -34,6 +36,7 @@ __all__ = [
     "WatchedProfile",
     "conformal_range",
     "errors_on",
+    "interval_basis",
     "interval_s",
     "kind_of",
     "measured_relatives",

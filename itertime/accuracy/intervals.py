@@ -2,9 +2,10 @@
 and class of plan.
 
 The table `residuals/measured_over_predicted.json` holds the ranges in which nine in ten runs of an unseen
-site should lie, computed from published runs. It repeats all ranges with each source of runs left out, so
-that `validate` can measure the coverage of the intervals on that source. A source is the site that measured,
-whatever the file and the precision.
+site should lie, computed from published runs. What was not measured widens them: software, GPU, class of
+plan. The table repeats all ranges with each source of runs left out, so that `validate` can measure the
+coverage of the intervals on that source. A source is the organisation that measured, whatever the file and
+the precision.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from itertime.spec import ModelSpec, Plan, System
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
 LEVEL = 0.9
 SMALL_HIDDEN = 2048
+LONG_TOKENS = 32_768
 CLASSES = {
+    "low-rank": "low-rank matrices beside frozen weights (LoRA)",
+    "context": f"context parallelism, or sequences of {LONG_TOKENS:,} tokens and more",
     "small": f"hidden size of {SMALL_HIDDEN} or less: launch-bound",
     "tp-across-nodes": "tensor parallelism over more than one node",
     "pipeline": "pipeline parallelism",
@@ -42,16 +46,23 @@ GENERATIONS = {
     "gb300-280gb": "blackwell",
 }
 """Profiles that borrow each other's ranges, widened, where a GPU has too few runs of its own."""
-ANY = "*"  # any framework, any class
-Key = tuple[str, str, str, str]  # profile or generation, kind, framework, class
+ANY = "*"  # any GPU, any framework
+UNMEASURED = "~"  # in place of a class: one of which no run of the GPU, kind and framework is known
+Key = tuple[str, str, str, str]  # profile or generation or ANY, kind, framework, class
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Measured over predicted seconds, lowest and highest, by the keys of `lookups`."""
+    """Measured over predicted seconds, lowest and highest, by the keys of `lookups`.
+
+    `evidence`: runs and sources behind a range. `spreads`: standard deviations in percent of what widens
+    ranges: differences of "sources"; where they were not measured, of "GPUs", "software" and "plans".
+    """
 
     ranges: Mapping[Key, Range]
+    evidence: Mapping[Key, tuple[int, int]] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
 
     def key_for(self, profile: str, kind: str, framework: str, name: str) -> Key | None:
         """The first of `lookups` that has a range; None if nothing is known."""
@@ -61,18 +72,46 @@ class Ranges:
         key = self.key_for(profile, kind, framework, name)
         return None if key is None else self.ranges[key]
 
+    def basis(self, profile: str, kind: str, framework: str, name: str) -> str:
+        """What the width of a range comes from: the runs behind it, and what was not measured."""
+        key = self.key_for(profile, kind, framework, name)
+        if key is None:
+            return ""
+        place, _, software, plans = key
+        runs, sources = self.evidence.get(key, (0, 0))
+        words = "any software" if software == ANY else software
+        where = {profile: profile, ANY: "all GPUs"}.get(place, f"{place} GPUs")
+        widths = [f"{self.spreads['sources']:.0f} % between sources"]
+        if place != profile:
+            widths.append(f"{self.spreads['GPUs']:.0f} % as {framework} was not measured on {profile}")
+        if software == ANY:
+            widths.append(f"{self.spreads['software']:.0f} % as the software {framework} was not measured")
+        if plans == UNMEASURED:
+            widths.append(f"{self.spreads['plans']:.0f} % as plans of the class {name} were not measured")
+        origin = f"{runs:,} runs of {words} on {where} at {sources} source{'s' if sources != 1 else ''}"
+        return f"{origin}; {', '.join(widths)}"
+
 
 def lookups(profile: str, kind: str, framework: str, name: str) -> list[Key]:
-    """Where the range of a class of plans is looked up, the most specific first."""
-    keys = [(profile, kind, framework, name), (profile, kind, framework, ANY), (profile, kind, ANY, ANY)]
+    """Where the range of a class of plans is looked up, the most specific first: the software on the GPU, on
+    the GPUs of its generation and on all; then any software on each of these.
+    """
     generation = GENERATIONS.get(profile)
-    if generation:
-        keys += [(generation, kind, framework, ANY), (generation, kind, ANY, ANY)]
-    return keys
+    places = [profile, *([generation] if generation else []), ANY]
+    return [
+        (place, kind, software, plans)
+        for software in (framework, ANY)
+        for place in places
+        for plans in (name, UNMEASURED)
+    ]
 
 
 def plan_class(model: ModelSpec, plan: Plan, system: System) -> str:
     """The first of `CLASSES` that the plan belongs to."""
+    if model.lora_rank:
+        return "low-rank"
+    if plan.cp > 1 or model.seq_len >= LONG_TOKENS:
+        return "context"
     if model.hidden <= SMALL_HIDDEN:
         return "small"
     if plan.tp > system.domain_gpus:
@@ -109,15 +148,26 @@ def interval_s(
 
     A calibrated site has the range of its own held-out runs. Elsewhere the range is the first of `lookups`
     that is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
-    None where no run tells: a GPU of a generation, or mixtures on it, of which nothing was measured.
+    None where no run tells.
     """
     relative = system.site.measured_over_predicted
     if relative is None:
-        names = kind_of(model), framework or system.framework, plan_class(model, plan, system)
-        relative = load_ranges(without).of(system.profile, *names)
+        relative = load_ranges(without).of(*_names(model, plan, system, framework))
         if relative is None:
             return None
     return relative[0] * iteration_s, relative[1] * iteration_s
+
+
+def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: str = "") -> str:
+    """What the width of `interval_s` comes from, in words; "" where there is no interval."""
+    if system.site.measured_over_predicted is not None:
+        return "the site's own runs, each predicted by constants that were fitted without it"
+    return load_ranges().basis(*_names(model, plan, system, framework))
+
+
+def _names(model: ModelSpec, plan: Plan, system: System, framework: str) -> Key:
+    """The arguments of `lookups`."""
+    return system.profile, kind_of(model), framework or system.framework, plan_class(model, plan, system)
 
 
 def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> Range:
@@ -149,7 +199,11 @@ def load_ranges(without: str = "") -> Ranges:
     """The shipped ranges, without the runs of the source `without` if they include it."""
     table = _table()
     entry = table["without"].get(without, table["ranges"])
-    return Ranges({_key(name): _pair(pair) for name, pair in entry.items()})
+    return Ranges(
+        {_key(name): _pair(values) for name, values in entry.items()},
+        {_key(name): (int(values[2]), int(values[3])) for name, values in entry.items() if len(values) > 2},
+        {name: 100 * sd for name, sd in table["spreads"].items()},
+    )
 
 
 @functools.cache

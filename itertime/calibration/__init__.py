@@ -9,6 +9,7 @@
 | `calibrate` | the constants of the site that ran the rows, with errors in sample and held out |
 | `report` | the JSON document of `itertime calibrate` |
 | `write_site` | the system file of a calibrated site |
+| `source_of` | the organisation that measured a row |
 | `read_table`, `Cells` | the rows of an iteration table |
 | `RunSet`, `MeasuredRun` | these rows as runs, evaluated together |
 
@@ -20,6 +21,7 @@ Why
 """
 
 from .calibrate import calibrate
+from .conventions import source_of
 from .measured_run import MeasuredRun
 from .run_set import RunSet
 from .site_file import report, write_site
@@ -34,6 +36,7 @@ __all__ = [
     "calibrate",
     "read_table",
     "report",
+    "source_of",
     "summary",
     "validate",
     "write_rows",

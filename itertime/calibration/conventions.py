@@ -71,6 +71,7 @@ class Conventions:
     """The content of the file, whose comments say what its keys mean."""
 
     sites: dict[str, SiteConventions]
+    organisations: dict[str, str]
     memories: dict[str, dict[str, Any]]
     usual_power_w: dict[str, float]
     chips: dict[str, Chip]
@@ -86,6 +87,15 @@ CONVENTIONS = construct(Conventions, read_mapping(_FILE), _FILE)
 def conventions_of(row: Cells) -> SiteConventions:
     """The conventions of the site that ran a row."""
     return CONVENTIONS.sites.get(row["site"] or "", SiteConventions())
+
+
+def source_of(row: Cells, file: str) -> str:
+    """The organisation that measured a row of the table `file`: its runs are left out together."""
+    site, origin = row["site"] or "", row["source"] or ""
+    submitter = re.match(r"mlperf\d+-(.+)", site) or (not site and re.search(r"(\S+)/results/", origin))
+    if submitter:
+        return f"mlperf-{submitter[1].lower()}"
+    return CONVENTIONS.organisations.get(site, site or file)
 
 
 _GRAPHED = frozenset({"attn", "mlp", "moe", "moe_router", "moe_preprocess"})

@@ -18,6 +18,7 @@ from itertime.prediction import Prediction, predict
 from itertime.spec import Site
 
 from .bert_run import stated_precision
+from .conventions import source_of
 from .measured_run import MeasuredRun
 from .run_set import expressed
 from .table import BERT, Cells, read_table
@@ -156,7 +157,7 @@ def _predict_row(row: Cells, site: Site | None, file: str) -> RowError:
     possible = [pair for pair in predictions if pair[1].fits] or predictions[:1]
     plan, prediction = min(possible, key=lambda pair: pair[1].iteration_s)
     source = row["site"] or file
-    interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=source)
+    interval = interval_s(run.model, plan, run.system, prediction.iteration_s, without=source_of(row, file))
     prediction = _with_evaluation(prediction, run.evaluation)
     return RowError(
         id=row["id"],

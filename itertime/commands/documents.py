@@ -77,6 +77,7 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "gpus": plan.gpus,
         "iteration_s": prediction.iteration_s,
         "interval_s": prediction.interval_s,
+        "interval_basis": prediction.interval_basis,
         "spread_s": prediction.spread_s,
         "sampling_error_s": prediction.sampling_error_s,
         "memory_gb": prediction.memory_bytes / 1e9,

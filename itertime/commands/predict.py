@@ -69,6 +69,7 @@ def _print_prediction(prediction: Prediction) -> None:
     if prediction.interval_s:
         low, high = prediction.interval_s
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
+        print(wrapped(f"its width: {prediction.interval_basis}"))
     else:
         print("no interval is known for this GPU")
     if prediction.spread_s:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from itertime.accuracy import errors_on, interval_s
+from itertime.accuracy import errors_on, interval_basis, interval_s
 from itertime.arrays import Whole
 from itertime.costs import MEMORY_HEADROOM, Workload, memory
 from itertime.errors import UserError, quoted
@@ -199,7 +199,11 @@ def _ranked_plan(
     prediction = result.prediction(row)
     interval = interval_s(model, plan, system, prediction.iteration_s)
     extrapolated = extrapolated_parts(model, plan, system, profile)
-    return RankedPlan(plan, replace(prediction, interval_s=interval, extrapolated=extrapolated))
+    basis = interval_basis(model, plan, system)
+    return RankedPlan(
+        plan,
+        replace(prediction, interval_s=interval, interval_basis=basis, extrapolated=extrapolated),
+    )
 
 
 def fitting_plans(
