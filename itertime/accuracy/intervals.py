@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.io import MAX_BYTES, read_text
-from itertime.spec import ModelSpec, Plan, System
+from itertime.spec import ModelSpec, Plan, System, load_framework
 
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
 LEVEL = 0.9
@@ -167,7 +167,8 @@ def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: s
 
 def _names(model: ModelSpec, plan: Plan, system: System, framework: str) -> Key:
     """The arguments of `lookups`."""
-    return system.profile, kind_of(model), framework or system.framework, plan_class(model, plan, system)
+    software = framework or load_framework(system.framework).name
+    return system.profile, kind_of(model), software, plan_class(model, plan, system)
 
 
 def conformal_range(ratios: Sequence[float], level: float = LEVEL) -> Range:
