@@ -273,7 +273,7 @@ def test_sources_left_out_count_alike(shared_dir: Path, capsys: pytest.CaptureFi
     files = [f"{shared_dir}/data/iterations/{name}.csv" for name in ("published", "a100_bigscience")]
     assert left_out.main(files) == 0
     _, *sources, mean = (line.split(" | ") for line in capsys.readouterr().out.splitlines())
-    assert [cells[:2] for cells in sources] == [["a100_bigscience", "37"], ["published", "10"]]
+    assert [cells[:2] for cells in sources] == [["bigscience", "37"], ["selene", "10"]]
     columns = zip(*(map(float, cells[2:]) for cells in sources), strict=True)
     means = [sum(column) / 2 for column in columns]
     assert [float(cell) for cell in mean[2:]] == pytest.approx(means, abs=0.11)
