@@ -86,16 +86,18 @@ class Slurm(Scheduler):
 
     @classmethod
     def timer_phases(cls, count: int) -> list[dict[str, float]]:
-        starts_s = [-(number / count + number * 7 % LEAD_S) for number in range(count)]
-        return [
-            {
-                "main_phase_s": phases.main_s,
-                "backfill_phase_s": phases.backfill_s,
-                "priority_phase_s": phases.priority_s,
-                "limits_phase_s": phases.limits_s,
-            }
-            for phases in map(phases_of_start, starts_s)
-        ]
+        return [cls.phases_from(-(number / count + number * 7 % LEAD_S)) for number in range(count)]
+
+    @staticmethod
+    def phases_from(start_s: float) -> dict[str, float]:
+        """The phases of a controller that starts at `start_s` on the trace's clock, as parameters."""
+        phases = phases_of_start(start_s)
+        return {
+            "main_phase_s": phases.main_s,
+            "backfill_phase_s": phases.backfill_s,
+            "priority_phase_s": phases.priority_s,
+            "limits_phase_s": phases.limits_s,
+        }
 
     def refusal(self, job: JobView) -> str:
         if self._rules is None:

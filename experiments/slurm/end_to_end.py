@@ -1,12 +1,15 @@
 """The policy `slurm` on recorded runs from the first submission to the last end.
 
-python -m experiments.slurm.end_to_end FOLDER...    # 16 phases of the timers for each recorded run
+python -m experiments.slurm.end_to_end FOLDER...          # 16 phases of the timers for each recorded run
+python -m experiments.slurm.end_to_end --log FOLDER...    # one run, with the times of the controller's log
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from math import floor
 from pathlib import Path
 from statistics import median
@@ -21,6 +24,7 @@ from policies.slurm import Slurm
 from traces.job import Job
 
 from .recorded import RecordedRun, read_run
+from .steps import LogTimes, log_times
 
 __all__ = ["Score", "play", "trace_of"]
 
@@ -75,16 +79,21 @@ def _dependencies(depends: str, ids: dict[str, list[str]]) -> str | None:
     return ",".join(f"{kind}:{job_id}" for job_id in ids[name]) if depends else None
 
 
-def play(run: RecordedRun, **phases: Any) -> Score:
-    """Simulate a recorded run with these phases, and compare the first starts of its jobs."""
-    trace = trace_of(run)
+def play(run: RecordedRun, times: LogTimes | None = None, **phases: Any) -> Score:
+    """Simulate a recorded run with these phases, and compare the first starts of its jobs. `times`: those of
+    the log, instead of the whole seconds that accounting states.
+    """
+    trace, logged_starts = trace_of(run), {job.job_id: job.runs[0].start_s for job in run.jobs if job.runs}
+    if times is not None:
+        trace = [_with_times(job, times) for job in trace]
+        logged_starts = times.first_start_s
     policy = Slurm(run.site, epoch_s=run.epoch_s, **phases)
     outcome = simulate(trace, policy, cluster_of_site(run.site))
     starts = {record.job_id: record.start_s for record in outcome.records}
     rows = [
-        (start_s - submitted.submit_s, job.runs[0].start_s - submitted.submit_s)
-        for job, submitted in zip(run.jobs, trace, strict=True)
-        if job.runs and (start_s := starts[job.job_id]) is not None
+        (start_s - job.submit_s, logged_starts[job.job_id] - job.submit_s)
+        for job in trace
+        if job.job_id in logged_starts and (start_s := starts[job.job_id]) is not None
     ]
     waits, logged_waits = np.array(rows).T
     preempted_jobs = [event.job_id for event in outcome.events if event.event == "requeue"]
@@ -99,7 +108,31 @@ def play(run: RecordedRun, **phases: Any) -> Score:
     )
 
 
+def _with_times(job: Job, times: LogTimes) -> Job:
+    submit_s = times.submit_s.get(job.job_id) or times.submit_s.get(job.array_id or "") or job.submit_s
+    return replace(job, submit_s=submit_s, duration_s=times.run_s.get(job.job_id, job.duration_s))
+
+
+def _at_the_times_of_logs(folders: Sequence[Path]) -> None:
+    """Print the score of each run with the times of its log, and with the whole seconds of accounting."""
+    scores: list[tuple[float, float]] = []
+    print("| run | with the times of the log | with whole seconds |")
+    print("|---|---|---|")
+    for folder in folders:
+        run = read_run(folder)
+        times = log_times(run)
+        phases = Slurm.phases_from(times.controller_s)
+        whole = median(play(run, **free_phases).score for free_phases in Slurm.timer_phases(16))
+        scores.append((play(run, times, **phases).score, whole))
+        print(f"| {folder.parent.name}/{folder.name} | {scores[-1][0]:.2f} | {scores[-1][1]:.2f} |")
+    exact_mean, whole_mean = np.mean(scores, axis=0)
+    print(f"| mean | {exact_mean:.2f} | {whole_mean:.2f} |")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--log"]:
+        _at_the_times_of_logs([*map(Path, sys.argv[2:])])
+        return
     print("| run | logged mean wait, s | simulated | error, s | score: median, least, most | victims |")
     print("|---|---|---|---|---|---|")
     for folder in map(Path, sys.argv[1:]):

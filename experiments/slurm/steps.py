@@ -41,7 +41,7 @@ from .recorded import (
     seconds,
 )
 
-__all__ = ["StepCheck", "controller_of", "record_of", "step_check"]
+__all__ = ["LogTimes", "StepCheck", "controller_of", "log_times", "record_of", "step_check"]
 
 ALL_NODES = (1 << 16) - 1
 JOB = r"JobId=(\d+)(?:_(\d+|\*|\[[^\]]*\]))?(?:\(\d+\))?"
@@ -53,6 +53,38 @@ _PREEMPTED = re.compile(rf"preempted {JOB} has been requeued to reclaim resource
 _OVERDUE = re.compile(rf"Time limit exhausted for {JOB}")
 _TEST = re.compile(rf"test for {JOB} Prio=(\d+) Partition=")
 _PLAN = re.compile(rf"_dump_job_sched: {JOB} to start at (\S+), end at \S+ on nodes (\S+) in")
+
+
+@dataclass
+class LogTimes:
+    """What the log states in thousandths of a second, on the clock of the run: when the controller started,
+    and of each job, by its id, when it was submitted (of an array as a whole), its first start and the
+    length of its last run.
+    """
+
+    controller_s: float = 0.0
+    submit_s: dict[str, float] = field(default_factory=dict)
+    first_start_s: dict[str, float] = field(default_factory=dict)
+    run_s: dict[str, float] = field(default_factory=dict)
+
+
+def log_times(run: RecordedRun) -> LogTimes:
+    """The times of a recorded run that no other export states as exactly."""
+    times, starts_s = LogTimes(), dict[str, float]()
+    for time_s, message in log_lines(run.folder):
+        now = time_s - run.epoch_s
+        if "Running as primary controller" in message:
+            times.controller_s = now
+        elif match := _SUBMIT.search(message):
+            times.submit_s[_job_id(match.groups()[:2])] = now
+        elif match := (_ALLOCATE.search(message) or _STARTED.search(message)):
+            job_id = _job_id(match.groups()[:2])
+            starts_s[job_id] = now
+            times.first_start_s.setdefault(job_id, now)
+        elif match := _ENDED.search(message):
+            job_id = _job_id(group for group in match.groups() if group is not None)
+            times.run_s[job_id] = now - starts_s.get(job_id, now)
+    return times
 
 
 def record_of(job: RecordedJob) -> JobRecord:
