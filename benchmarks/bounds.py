@@ -92,9 +92,10 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=["area", "auto", "quick", "prices"])
     parser.add_argument("--rigid", action="store_true")
     parser.add_argument("--no-run", action="store_true", help="leave out the simulation")
+    parser.add_argument("--rows", action="store_true", help="print rows of docs/performance.md")
     parser.add_argument("--prices", action="store_true", help="the prices of GPU-seconds, not the times")
     args = parser.parse_args()
-    if not args.prices:
+    if not args.prices and not args.rows:
         print(f"{'load':>5} {'method':>12} {'CPU s':>8} {'x run':>8} {'mean JCT s':>12} {'x best':>7}")
     for load in args.loads:
         speed = speed_for(CLUSTER, "vtrain")
@@ -112,6 +113,10 @@ def main() -> None:
         rows = measured(jobs, speed, recorder, args.methods)
         for method, seconds, mean_s in rows:
             ratio = f"{seconds / run_s:8.2f}" if run_s else f"{'-':>8}"
+            if args.rows:
+                kind = "rigid" if args.rigid else "LLM"
+                print(f"| {args.jobs:,} {kind} jobs, load {load:g} | {method} | {seconds / run_s:.2f} |")
+                continue
             share = mean_s / rows[-1][2]
             print(f"{load:5.2f} {method:>12} {seconds:8.2f} {ratio} {mean_s:12.1f} {share:7.3f}", flush=True)
 

@@ -157,9 +157,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rows", action="store_true", help="print rows of docs/performance.md")
     options = parser.parse_args()
     titles = f"{'jobs/s':>10}{'x bare SimPy':>14}{'growth':>8}{'writing':>9}{'memory':>10}{'waiting':>9}"
-    print(f"{'':<12}{'jobs':>11}{titles}")
+    if not options.rows:
+        print(f"{'':<12}{'jobs':>11}{titles}")
     first: dict[str, float] = {}
     for count in options.jobs:
         bare = _least(options.repeats, bare_simpy, count, options.seed, options.load)
@@ -168,6 +170,10 @@ def main() -> None:
             arguments = (policy, count, options.seed, options.load, options.write)
             costs[policy] = _least(options.repeats, engine, *arguments)
         for name, cost in costs.items():
+            if options.rows:
+                ratio = f"{cost.seconds / bare.seconds:.1f} | {count / cost.seconds:,.0f}"
+                print(f"| {name} | {count:,} | {ratio} | {cost.memory_gib:.2f} GiB |")
+                continue
             growth = cost.seconds / first.setdefault(name, cost.seconds)
             print(
                 f"{name:<12}{count:>11,}{count / cost.seconds:>10,.0f}{cost.seconds / bare.seconds:>14.1f}"

@@ -121,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--policies", nargs="+", default=[info.name for info in list_policies()])
     parser.add_argument("--limit-s", type=int, help="processor seconds a policy may take")
     parser.add_argument("--check", action="store_true", help="prove every rule from the run's folder too")
+    parser.add_argument(
+        "--rows", action="store_true", help="print rows of docs/performance.md: units of srtf"
+    )
     options = parser.parse_args(arguments)
     if options.trace is None:
         recipe = Recipe(
@@ -133,14 +136,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         trace = Trace.of(generate(recipe)[0])
     else:
         trace = Trace.read(options.trace)
-    print(f"{'':<18}{'CPU s':>8}{'deciding':>10}{'decisions':>11}{'us each':>9}{'waiting':>9}{'finished':>10}"
-          f"{'left':>6}{'faults':>8}  result", flush=True)  # fmt: skip
-    failed = False
+    titles = (
+        f"{'':<18}{'CPU s':>8}{'deciding':>10}{'decisions':>11}{'us each':>9}{'waiting':>9}{'finished':>10}"
+    )
+    if not options.rows:
+        print(f"{titles}{'left':>6}{'faults':>8}  result", flush=True)
+    failed, unit_s = False, 0.0
     for policy in options.policies:
         cost = measure(policy, trace, options.cluster, options.check, options.limit_s)
         failed |= cost is None or cost.left > 0 or bool(cost.violations)
         if cost is None:
             print(f"{policy:<18}  no result (an error above, or {options.limit_s} s were over)", flush=True)
+            continue
+        if options.rows:
+            unit_s = unit_s or cost.deciding_s  # of the first policy: name srtf first
+            each_us = 1e6 * cost.deciding_s / max(1, cost.decisions)
+            print(f"| {policy} | {cost.deciding_s / unit_s:.1f} | {each_us:,.0f} us |", flush=True)
             continue
         faults = "-" if cost.violations is None else str(cost.violations)
         each_us = 1e6 * cost.deciding_s / max(1, cost.decisions)

@@ -249,9 +249,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
+    parser.add_argument("--table", action="store_true", help="print rows of docs/performance.md")
     parser.add_argument("--folder", type=Path, help="keep the logs here, and use those that are there")
     options = parser.parse_args()
-    print(f"{'':<18}{'rows':>10}{'MB':>8}{'wall s':>8}{'CPU s':>8}{'us/row':>8}{'peak memory':>14}")
+    if not options.table:
+        print(f"{'':<18}{'rows':>10}{'MB':>8}{'wall s':>8}{'CPU s':>8}{'us/row':>8}{'peak memory':>14}")
     with tempfile.TemporaryDirectory() as home:
         folder = options.folder or Path(home)
         for name in options.formats:
@@ -264,11 +266,10 @@ def main() -> None:
             found = json.loads((Path(home) / "jobs.import.json").read_text())
             assert (found["format"], found["counts"]["jobs"]) == (name, options.rows)
             size, each = log.stat().st_size / 1e6, cpu_s / options.rows * 1e6
-            print(
-                f"{name:<18}{options.rows:>10,}{size:>8,.0f}{wall_s:>8.1f}{cpu_s:>8.1f}{each:>8.1f}"
-                f"{mib:>10,.0f} MiB",
-                flush=True,
-            )
+            text = f"{name:<18}{options.rows:>10,}{size:>8,.0f}{wall_s:>8.1f}{cpu_s:>8.1f}{each:>8.1f}"
+            if options.table:
+                text = f"| {name} | {options.rows:,} | {each:.0f} us | {mib:,.0f} MiB |"
+            print(text if options.table else f"{text}{mib:>10,.0f} MiB", flush=True)
             if options.folder is None:
                 log.unlink()
 
