@@ -113,27 +113,24 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
     result = Forward(np.full(len(jobs), np.inf))
     rows, interval, release_s, mu = np.arange(len(jobs)), jobs.first.copy(), jobs.release_s, multipliers
     count, types, until_s = jobs.count, jobs.type, jobs.until_s
-    rate, launch, restart = (
-        table[:, :, None] * mu for table in (jobs.rate, jobs.launch, jobs.restart)
-    )  # per (option, job, multiplier)
+    rate, launch, restart = (table[:, :, None] * mu for table in (jobs.rate, jobs.launch, jobs.restart))
     cost, idle = np.full(rate.shape, np.inf), np.full(size, np.inf)
     multiplier_left, least_cost = mu, np.full(len(jobs), np.inf)
-    begins_s = release_s
+    begins_s, steps_left = release_s, last_interval + 1 - int(jobs.first.max(initial=0))
     while len(rows):
         ends_s = edges_s[interval + 1]
         if until_s is not None:
             ends_s = np.minimum(ends_s, until_s)
-        came = _begin_pieces(cost, idle, launch, restart, keep)  # at the left edge, if at all
-        span_s = np.maximum(ends_s - begins_s, 0.0)
+        came = _begin_pieces(cost, idle, launch, restart, keep)
+        span_s = ends_s - begins_s if until_s is None else np.maximum(ends_s - begins_s, 0.0)
         per_gpu = price[0, interval] if len(price) == 1 else price[types, interval]
-        rise = (per_gpu * count)[:, :, None] - rate
-        rise *= span_s[:, None]
-        cost += rise
-        best = _best_ends(cost, idle) if keep else None
-        np.minimum(idle, cost.min(0), out=idle)
+        cost += _rise(per_gpu * count, rate, span_s)
+        least_held = np.minimum.reduce(cost, axis=0)
+        best = _best_ends(cost, least_held, idle) if keep else None
+        np.minimum(idle, least_held, out=idle)
         multiplier_right = mu + np.minimum(idle, 0.0)
         if best is not None and came is not None:
-            best[idle > 0] = -1  # not to start at all is cheaper
+            np.copyto(best, np.int8(-1), where=idle > 0)  # not to start at all is cheaper
             result.came.append(came)
             result.best.append(best)
         if until_s is None:
@@ -142,23 +139,32 @@ def forward(jobs: Jobs, edges_s: Floats, price: Floats, multipliers: Floats, kee
             result.least.append(np.minimum(multiplier_left, multiplier_right).max(1))
             least_cost = np.minimum(least_cost, result.least[-1])
             over = taken_s >= least_cost
-            result.stop_s[rows] = taken_s
         else:
             over = ends_s >= until_s
         result.rows.append(rows)
         result.left.append(multiplier_left)
         result.right.append(multiplier_right)
         interval, multiplier_left = interval + 1, multiplier_right
-        ended = interval > last_interval
-        if ended.any() or over.sum() > _DROP_AT * len(over):  # a few rows that are over cost less than a copy
-            go = ~(over | ended)
+        steps_left -= 1
+        if not steps_left or np.count_nonzero(over) > _DROP_AT * len(over):  # a few are cheaper than a copy
+            if until_s is None:
+                result.stop_s[rows] = taken_s
+            go = ~(over | (interval > last_interval))
             rows, interval, release_s, mu = rows[go], interval[go], release_s[go], mu[go]
             least_cost, multiplier_left, idle = least_cost[go], multiplier_left[go], idle[go]
             count, types = count[:, go], types[:, go]
             cost, rate, launch, restart = cost[:, go], rate[:, go], launch[:, go], restart[:, go]
             until_s = None if until_s is None else until_s[go]
+            steps_left = last_interval + 1 - int(interval.max(initial=0))
         begins_s = edges_s[interval]
     return result
+
+
+def _rise(rent: Floats, rate: Floats, span_s: Floats) -> Floats:
+    """How much the cost of holding each option rises in an interval, by its `rent` in a second."""
+    rise = rent[:, :, None] - rate
+    rise *= span_s[:, None]
+    return rise
 
 
 def _begin_pieces(cost: Floats, idle: Floats, launch: Floats, restart: Floats, keep: bool) -> Codes | None:
@@ -166,18 +172,21 @@ def _begin_pieces(cost: Floats, idle: Floats, launch: Floats, restart: Floats, k
     each is held.
     """
     entry = idle + restart
-    came = np.where(launch <= entry, _FIRST, _AGAIN) if keep else None
+    came = (launch <= entry).view(np.int8) if keep else None
     np.minimum(entry, launch, out=entry)
     if came is not None:
-        came[entry >= cost] = _STAYED
+        came += _AGAIN  # _FIRST where it was true
+        came *= entry < cost  # else _STAYED
     np.minimum(cost, entry, out=cost)
     return came
 
 
-def _best_ends(cost: Floats, idle: Floats) -> Codes:
-    """The option with which the cheapest plan holds GPUs until now; their number if it is idle already."""
+def _best_ends(cost: Floats, least_held: Floats, idle: Floats) -> Codes:
+    """The option with which the cheapest plan holds GPUs until now; their number if it is idle already.
+    `least_held`: the least of each column of `cost`.
+    """
     best = cost.argmin(0).astype(np.int8)
-    best[idle <= cost.min(0)] = len(cost)
+    np.copyto(best, np.int8(len(cost)), where=idle <= least_held)
     return best
 
 
@@ -219,11 +228,13 @@ def trace_back(
             ends_s = np.minimum(ends_s, jobs.until_s[jobs_here])
         span_s = np.where(on, (ends_s - begins_s)[:, None], 0.0)
         came = np.where(on, costs.came[k][option, rows, column], _STAYED)
-        work[jobs_here] += jobs.rate[option, row] * span_s
-        work[jobs_here] -= np.where(came == _AGAIN, jobs.restart[option, row], 0.0)
-        work[jobs_here] -= np.where(came == _FIRST, jobs.launch[option, row], 0.0)
-        pieces.append(Pieces(jobs_here, interval, jobs.count[option, row] * span_s, jobs.type[option, row]))
-        held[came == _AGAIN] = options
-        held[came == _FIRST] = -1
-        state[jobs_here] = held
+        place = option * len(jobs) + row  # in the tables, flat
+        done = work[jobs_here] + jobs.rate.take(place) * span_s
+        if came.any():
+            again, first = came == _AGAIN, came == _FIRST
+            done -= np.where(again, jobs.restart.take(place), 0.0)
+            done -= np.where(first, jobs.launch.take(place), 0.0)
+            held[again], held[first] = options, -1
+        work[jobs_here], state[jobs_here] = done, held
+        pieces.append(Pieces(jobs_here, interval, jobs.count.take(place) * span_s, jobs.type.take(place)))
     return work, pieces
