@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["KINDS", "Dependency", "cycle_of", "parse_dependencies", "words_of_cycle"]
+__all__ = ["KINDS", "Dependency", "cycle_of", "cycles_of", "parse_dependencies", "words_of_cycle"]
 
 KINDS = ("after", "afterok", "afterany", "afternotok", "singleton")
 """A job may start after others have started, ended well, ended in any way, ended otherwise than well; or when
@@ -47,9 +47,14 @@ def parse_dependencies(text: str) -> tuple[tuple[Dependency, ...], bool]:
 
 
 def cycle_of(dependents: Iterable[tuple[str, str | None, str]]) -> tuple[str, ...]:
-    """Ids of jobs, or of arrays, each of which waits for the next, and the last for the first; empty if there
-    are none. `dependents`: job id, array and dependencies of each job that depends on others. Those of which
-    one is enough can be fulfilled in a cycle.
+    """The first of the cycles; empty if there are none."""
+    return next(cycles_of(dependents), ())
+
+
+def cycles_of(dependents: Iterable[tuple[str, str | None, str]]) -> Iterator[tuple[str, ...]]:
+    """Ids of jobs, or of arrays, each of which waits for the next, and the last for the first. Each cycle is
+    one without the jobs of those ahead of it. `dependents`: job id, array and dependencies of each job that
+    depends on others. Those of which one is enough can be fulfilled in a cycle.
     """
     names_of: dict[str, dict[str, None]] = {}  # what the jobs of a name wait for
     for job_id, array_id, depends in dependents:
@@ -68,10 +73,13 @@ def cycle_of(dependents: Iterable[tuple[str, str | None, str]]) -> tuple[str, ..
                 done.add(name)
                 del path[name]
             elif successor in path:
-                return tuple(path)[list(path).index(successor) :]
+                cycle = tuple(path)[list(path).index(successor) :]
+                yield cycle
+                done.update(cycle)
+                for member in cycle:
+                    del path[member]
             else:
                 path[successor] = iter(names_of[successor])
-    return ()
 
 
 def words_of_cycle(cycle: Sequence[str]) -> str:

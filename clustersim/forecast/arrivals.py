@@ -37,9 +37,13 @@ class LaterArrivals:
 
     @classmethod
     def of(
-        cls, past: Sequence[Job], present: Sequence[Job], now_s: float, begins: Floats,
+        cls,
+        past: Sequence[Job],
+        present: Sequence[Job],
+        now_s: float,
+        begins: Floats,
         draws: Mapping[str, Floats],
-    ) -> LaterArrivals | None:  # fmt: skip
+    ) -> LaterArrivals | None:
         """From jobs that had ended and those that are there at `now_s`; None if there are too few.
 
         If the last job of the past ended long ago, only the time up to its last submission counts.

@@ -165,9 +165,10 @@ def _changed(
 def _ended(history: Sequence[LoggedJob], state: LiveState) -> list[LoggedJob]:
     """The jobs of a history that had ended by now. UserError if there are none."""
     ended = [
-        job for job in history
+        job
+        for job in history
         if job.duration_s is not None and (end_s := end_of(job)) is not None and end_s <= state.now_s
-    ]  # fmt: skip
+    ]
     if not ended:
         raise UserError(
             f"--history: none of its {len(history):,} jobs ended before {state.moment(state.now_s)}"

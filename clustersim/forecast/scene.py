@@ -54,6 +54,23 @@ class SitePolicy:
         if self.order not in ORDERS:
             raise UnknownName("order of the queue", self.order, ORDERS)
 
+    def config(self, since_1970_s: float | None, seed: int) -> RunConfig:
+        """The settings of the simulations, whose clock shows 0 at this time."""
+        params = epoch_of(self.name, since_1970_s)
+        settings = list(self.settings)
+        return RunConfig.make(
+            settings, policy=self.name, params=params, overheads=None, bound=NO_BOUND, seed=seed
+        )
+
+    def queues_by_priority(self, state: LiveState) -> bool:
+        """Whether the waiting jobs of a state are queued by their stated priorities."""
+        return self.order == "priority" or (
+            self.order == "auto"
+            and self.name not in _OWN_ORDER
+            and state.source["format"] in _QUEUED_BY_PRIORITY
+            and len({job.priority for job in state.waiting}) > 1
+        )
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -106,12 +123,8 @@ class Scene:
         pools, assumptions = pools_of(log, replace(site_facts, look_for_reduced=False))
         first_present = len(log.jobs) - len(present)
         pool_of = {log.jobs[i].job_id: pool.name for pool in pools for i in pool.rows if i >= first_present}
-        began = [job.logged_start_s or 0.0 for job in state.running]
-        zero_s = min([state.now_s - _LEAST_S, *began, *(job.submit_s for job in state.waiting)])
-        epoch = epoch_of(policy.name, zero_s if state.is_dated else None)
-        config = RunConfig.make(
-            list(policy.settings), policy=policy.name, params=epoch, overheads=None, bound=NO_BOUND, seed=seed
-        )
+        zero_s = _zero_s(state)
+        config = policy.config(zero_s if state.is_dated else None, seed)
         site = None if config.site is None else LiveSite.of(site_of(config.site), state)
         if site is not None and (sentence := missing_names(site.site, log.jobs[first_present:])):
             assumptions.append(f"WARNING: {sentence}")
@@ -121,27 +134,31 @@ class Scene:
             config = config.model_copy(update={"calendar": entries})
         setups = {pool.name: _setup(config, pool) for pool in pools}
         places = {pool.name: running.places(pool, history, setups[pool.name].placer) for pool in pools}
-        by_priority = policy.order == "priority" or (
-            policy.order == "auto"
-            and policy.name not in _OWN_ORDER
-            and state.source["format"] in _QUEUED_BY_PRIORITY
-            and len({job.priority for job in state.waiting}) > 1
-        )
-        generator = np.random.default_rng([seed, *b"run times"])
-        drawn = {
-            job.job_id: run_times.drawn(job, _elapsed_s(job, state.now_s), generator.random(draws))
-            for job in present
-        }
+        drawn = _drawn_run_times(present, state.now_s, run_times, draws, seed)
         begins = np.random.default_rng([seed, *b"arrivals"]).random(draws)
-        arrivals: dict[str, LaterArrivals] = {}
-        for pool in pools if with_arrivals else ():
-            later_arrivals = _arrivals(log, pool, first_present, state.now_s, begins, drawn)
-            if later_arrivals:
-                arrivals[pool.name] = later_arrivals
+        arrivals = {
+            pool.name: later_arrivals
+            for pool in pools
+            if with_arrivals
+            and (later_arrivals := _arrivals(log, pool, first_present, state.now_s, begins, drawn))
+        }
         return cls(
-            state, policy, {pool.name: pool for pool in pools}, pool_of, config, setups, places, running,
-            arrivals, run_times, drawn, by_priority, _division(site_facts, log, pools), zero_s, assumptions,
-        )  # fmt: skip
+            state,
+            policy,
+            {pool.name: pool for pool in pools},
+            pool_of,
+            config,
+            setups,
+            places,
+            running,
+            arrivals,
+            run_times,
+            drawn,
+            policy.queues_by_priority(state),
+            _division(site_facts, log, pools),
+            zero_s,
+            assumptions,
+        )
 
     @property
     def now_s(self) -> float:
@@ -164,9 +181,10 @@ class Scene:
         that does not wait yet is the last.
         """
         waiting_jobs = [
-            waiting_job for waiting_job in self.state.waiting
+            waiting_job
+            for waiting_job in self.state.waiting
             if self.pool_of[waiting_job.job_id] == pool and (job is None or waiting_job.job_id != job.job_id)
-        ]  # fmt: skip
+        ]
         queued = waiting_jobs if job is None else [*waiting_jobs, job]
         if not self.by_priority:
             return sorted(queued, key=lambda job: submission_key(job.submit_s, job.job_id))
@@ -239,6 +257,20 @@ class PoolScene:
             problem = f"running job {shown(policy.unplaced[0])} has no room on {setup.cluster.shape}"
             raise UserError(f"--cluster: {problem}; state the cluster as it is")
         return policy
+
+
+def _zero_s(state: LiveState) -> float:
+    """The zero of the simulations, on the log's clock: the first start or submission."""
+    starts_s = [job.logged_start_s or 0.0 for job in state.running]
+    return min([state.now_s - _LEAST_S, *starts_s, *(job.submit_s for job in state.waiting)])
+
+
+def _drawn_run_times(
+    jobs: Sequence[LoggedJob], now_s: float, run_times: RunTimes, draws: int, seed: int
+) -> dict[str, Floats]:
+    """Seconds that each job runs in all, one for each draw."""
+    generator = np.random.default_rng([seed, *b"run times"])
+    return {job.job_id: run_times.drawn(job, _elapsed_s(job, now_s), generator.random(draws)) for job in jobs}
 
 
 def _elapsed_s(job: LoggedJob, now_s: float) -> float:

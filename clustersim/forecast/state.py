@@ -133,7 +133,13 @@ def state_at(log: Log, now_s: float | None, zone: tzinfo, source: Mapping[str, A
             waiting.append(job)
     dropped = Counter(row.kind or row.reason for row in log.dropped)
     return LiveState(
-        now_s, tuple(running), tuple(waiting), tuple(held), tuple(ended), zone, moment_is_stated,
+        now_s,
+        tuple(running),
+        tuple(waiting),
+        tuple(held),
+        tuple(ended),
+        zone,
+        moment_is_stated,
         {
             **source,
             "format": log.format,
@@ -146,7 +152,7 @@ def state_at(log: Log, now_s: float | None, zone: tzinfo, source: Mapping[str, A
             "dropped_by_reason": dict(dropped.most_common()),
         },
         log.assumptions,
-    )  # fmt: skip
+    )
 
 
 def _moments(job: LoggedJob) -> Iterable[float]:

@@ -22,6 +22,9 @@ from .rules import Rules
 __all__ = ["NodeSpace", "Plan", "Planner", "run_backfill"]
 
 MOST_TRIES = 10_000
+"""Of times at which a cycle tries to plan a job: an assumption, which ends what would not end. Each try is at
+the end of a job, a plan or a reservation, later than the last one.
+"""
 
 
 class Plan(NamedTuple):

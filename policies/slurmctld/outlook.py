@@ -16,6 +16,9 @@ from .rules import Rules
 __all__ = ["Outlook"]
 
 FIRST_WINDOW_S = 30.0
+"""Ends of running jobs within this time are looked at together; the next window is twice as long, unless
+bf_window_linear says otherwise (slurm.conf(5)).
+"""
 
 
 class Outlook:

@@ -40,8 +40,12 @@ class JobRecord:
     | `key` | what the caller knows the job by |
     | `order` | its id; of a task of an array the id of the array, then the number of the task |
     | `shapes` | what it asks for, one shape for each pool of equal GPUs, the first choice first |
+    | `submit_s`, `eligible_s` | when it was submitted, and eligible for the last time |
     | `limit_s` | its time limit; `UNLIMITED_S` if neither it nor its partition states one |
-    | `cpus` | cores on all nodes together; 0 where it states none |
+    | `partitions`, `account`, `user`, `qos` | where it may run, whose it is, and its QOS |
+    | `cpus`, `memory_gb` | cores and memory on all nodes together; 0 where it states none |
+    | `nice`, `array` | what lowers its priority; the array of which it is a task |
+    | `reservation`, `gpu_type` | those that it names; of several types of GPUs the first choice |
     | `priorities` | by partition, while it waits |
     | `reason` | why it waits, by Slurm's name |
     | `over_limit` | whether that is a limit of an association or a QOS |

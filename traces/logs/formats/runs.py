@@ -21,7 +21,7 @@ import numpy as np
 from itertime.errors import UnknownName
 from itertime.io import shown
 from traces.attempts import Attempt
-from traces.dependencies import KINDS, cycle_of
+from traces.dependencies import KINDS, cycles_of
 from traces.logs.log import LoggedJob, LogRows
 
 __all__ = ["AGAIN", "dependency_words", "join_rows"]
@@ -331,18 +331,17 @@ def _with_dependencies(rows: LogRows, own_ids: _Ids) -> list[LoggedJob]:
             if words:
                 texts[job.job_id] = words
     arrays = {job.job_id: job.array_id for job in rows.jobs if job.job_id in texts}
-    circles = set[str]()
-    while circle := cycle_of((job_id, arrays[job_id], text) for job_id, text in texts.items()):
-        in_circle = {job_id for job_id in texts if job_id in circle or arrays[job_id] in circle}
-        circles |= in_circle
-        texts = {job_id: text for job_id, text in texts.items() if job_id not in in_circle}
+    dependents = [(job_id, arrays[job_id], text) for job_id, text in texts.items()]
+    names_in_cycles = {name for cycle in cycles_of(dependents) for name in cycle}
+    cyclic_jobs = {job_id for job_id in texts if not names_in_cycles.isdisjoint((job_id, arrays[job_id]))}
+    texts = {job_id: text for job_id, text in texts.items() if job_id not in cyclic_jobs}
     jobs = [replace(job, depends=texts.get(job.job_id)) if job.depends else job for job in rows.jobs]
-    _note_dependencies(rows, jobs, circles, missing_jobs, unknown_kinds)
+    _note_dependencies(rows, jobs, cyclic_jobs, missing_jobs, unknown_kinds)
     return jobs
 
 
 def _note_dependencies(
-    rows: LogRows, jobs: list[LoggedJob], circles: set[str], missing_jobs: int, kinds: Counter[str]
+    rows: LogRows, jobs: list[LoggedJob], cyclic_jobs: set[str], missing_jobs: int, kinds: Counter[str]
 ) -> None:
     waiting = sum(job.depends is not None for job in jobs)
     rows.notes.append(f"{waiting:,} jobs wait for other jobs of the log (depends)")
@@ -352,8 +351,8 @@ def _note_dependencies(
         )
     for kind, count in sorted(kinds.items()):
         rows.notes.append(f"{count:,} dependencies of the kind {shown(kind)} are left out")
-    if circles:
-        places = sorted((job.line, job.job_id) for job in jobs if job.job_id in circles)
+    if cyclic_jobs:
+        places = sorted((job.line, job.job_id) for job in jobs if job.job_id in cyclic_jobs)
         listed = ", ".join(f"line {line}: {shown(name)}" for line, name in places[:_MOST_NAMED])
         rows.warnings.append(
             f"{len(places):,} jobs wait for themselves through others ({listed}); their dependencies are "

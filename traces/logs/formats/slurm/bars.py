@@ -12,11 +12,14 @@ from itertools import combinations, pairwise
 
 from traces.logs.source import LogSource
 
-__all__ = ["rows_of"]
+__all__ = ["JOB_ID", "rows_of"]
 
 _FREE = ("JobName", "SubmitLine", "Comment", "AdminComment", "SystemComment", "WorkDir", "Container", "Extra",
          "StdIn", "StdOut", "StdErr", "FailedNode", "Reason", "WCKey")  # fmt: skip
 """Columns of text that a user writes."""
+
+JOB_ID = re.compile(r"\d+(?:_(?:\d+|\[.*\])|\+\d+)?(?:\.\w+)?", re.ASCII)
+"""The id of a job, a task, the tasks of a pending array, a component or a step."""
 
 _START = re.compile(r"\d+(?:_(?:\d+|\[[^|]*\])|\+\d+)?(?:\.\w+)?\|", re.ASCII)
 _MOST_LINES = 200  # of a row
@@ -27,7 +30,7 @@ _TYPED = {
     **dict.fromkeys(
         ("ElapsedRaw", "TimelimitRaw", "NNodes", "UID", "GID", "NCPUS"), re.compile(r"|\d+|[A-Z]\w*")
     ),
-    **dict.fromkeys(("JobID", "JobIDRaw"), re.compile(r"\d+(?:_(?:\d+|\[.*\])|\+\d+)?(?:\.\w+)?", re.ASCII)),
+    **dict.fromkeys(("JobID", "JobIDRaw"), JOB_ID),
     **dict.fromkeys(("AllocTRES", "ReqTRES"), re.compile(r"|[^|= ]+=[^|= ]+(?:,[^|= ]+=[^|= ]+)*")),
     **dict.fromkeys(("Elapsed", "Suspended"), re.compile(r"|[\d:.-]+", re.ASCII)),
     "State": re.compile(r"|[A-Z_]+\+?(?: by \w+)?"),

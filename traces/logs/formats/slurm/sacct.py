@@ -29,7 +29,7 @@ from traces.logs.source import Head, LogSource
 from traces.logs.tables import unknown_column
 from traces.logs.units import StatedUnits
 
-from .bars import rows_of
+from .bars import JOB_ID, rows_of
 from .host_lists import host_list
 from .rows import (
     SlurmRow,
@@ -71,7 +71,6 @@ _ARCHIVES = (
 )  # fmt: skip
 """The columns of archives of Open XDMoD, today's and those of older versions."""
 
-_JOB = re.compile(r"\d+(?:_(?:\d+|\[.*\])|\+\d+)?(?:\.\w+)?", re.ASCII)
 _DATE = re.compile(r"Unknown|None|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _MOST_KEPT = 50_000  # texts of a column that are remembered
 
@@ -139,7 +138,7 @@ def _archive_of(head: Head) -> tuple[str, ...] | None:
     cells = head.text.partition("\n")[0].rstrip("\r").split("|")
     for columns in _ARCHIVES:
         by_name = dict(zip(columns, cells, strict=False))
-        if len(cells) < len(columns) or not all(_JOB.fullmatch(cell) for cell in cells[:2]):
+        if len(cells) < len(columns) or not all(JOB_ID.fullmatch(cell) for cell in cells[:2]):
             continue
         if all(_DATE.fullmatch(by_name[name]) for name in ("Submit", "Start", "End")):
             return columns
