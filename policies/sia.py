@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
@@ -33,8 +33,9 @@ class Sia(Scheduler):
 
     Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling", SOSP 2023.
     `power`, from -5 to -0.01, is the paper's p: the smaller, the fairer. `waiting_cost`, from 1 to 100, is
-    its lambda, the cost of a job without GPUs. The solver stops when its solution is within the relative
-    `gap`, from 0 to 0.5, of the optimum, or after `search_nodes` nodes of its tree, at least 1.
+    its lambda, the cost of a job without GPUs. With several GPU types the solver stops when its solution is
+    within the relative `gap`, from 0 to 0.5, of the optimum, or after `search_nodes` nodes of its tree, at
+    least 1.
     """
 
     elastic = True
@@ -65,7 +66,7 @@ class Sia(Scheduler):
         jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
         unsettled = state.unsettled()
         movable = [job for job in jobs if job not in unsettled]
-        requests = self._assigned(state, movable, state.in_service_by_type())
+        requests = self._assigned(state, movable, unsettled)
         if requests is None:
             return self._rounds.until_end(state.proposal(), state)
         proposal = state.proposal()
@@ -78,11 +79,14 @@ class Sia(Scheduler):
         return self._rounds.until_end(proposal, state)
 
     def _assigned(
-        self, state: State, movable: Sequence[JobView], capacity: Mapping[str, int]
+        self, state: State, movable: Sequence[JobView], settling: Iterable[JobView]
     ) -> dict[JobView, tuple[int, str | None]] | None:
-        """The jobs that get a configuration, with it; None if the solver found no solution."""
-        types, free = list(capacity), dict(capacity)
-        for job in state.unsettled():
+        """The jobs that get a configuration beside those that are settling, with it; None if the solver found
+        no solution.
+        """
+        free = state.in_service_by_type()
+        types = list(free)
+        for job in settling:
             assert job.gpu_type is not None
             free[job.gpu_type] -= job.gpus
         choices = [self._choice(job, types, state.now) for job in movable]
@@ -111,16 +115,16 @@ class Sia(Scheduler):
         held, speeds = (types.index(job.gpu_type), job.gpus), offer.speeds
         if held not in speeds:  # a count that is not on offer now
             speeds = {**speeds, held: job.rate(job.gpus, job.gpu_type) / _slowest(job, types)}
-        costs = []
-        for (type_, gpus), speed in sorted(speeds.items()):
+        age_s, changes, costs = now - job.submit_s, self._changes.get(job, 0), []
+        power, waiting_cost = self.power, self.waiting_cost
+        for where, speed in speeds.items() if held in offer.speeds else sorted(speeds.items()):
             factor = _KEEPING
-            if (type_, gpus) != held:
-                age_s, restart_s, factor = now - job.submit_s, job.restart_s(gpus), 0.0
+            if where != held:
+                restart_s, factor = job.restart_s(where[1]), 0.0
                 if age_s >= restart_s:
-                    lost_s = self._changes.get(job, 0) * restart_s
-                    speed *= max(0.0, age_s - lost_s) / max(age_s + restart_s, 1e-9)
+                    speed *= max(0.0, age_s - changes * restart_s) / max(age_s + restart_s, 1e-9)
             if speed > 0:
-                costs.append((type_, gpus, speed**self.power - self.waiting_cost - factor))
+                costs.append((*where, speed**power - waiting_cost - factor))
         return tuple(costs)
 
 

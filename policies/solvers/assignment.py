@@ -1,4 +1,6 @@
-"""One configuration per job at the least total cost, by an integer program."""
+"""One configuration per job at the least total cost: for one GPU type by prices and a dynamic program, for
+several by an integer program.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ from tempfile import TemporaryFile
 from threading import Lock
 
 import numpy as np
+
+from .divisions import Options, priced_division
 
 __all__ = ["Choice", "assign", "without_lines_of_highs"]
 
@@ -22,10 +26,12 @@ def assign(
     """(GPU type, GPUs) by job, None for no GPUs, that fit into the `capacity` of each type at the smallest
     sum of costs.
 
-    HiGHS solves the program to a relative gap of `gap`, or until it has searched `search_nodes` nodes of its
-    tree; it never stops by the clock. The result is None if it has found no solution until then. Jobs with
-    equal choices share a row of integer variables, which spares the solver their permutations. The first of
-    them get the larger counts, and of equal counts the cheaper.
+    With one GPU type the sum is the least (`priced_division`): prices leave few jobs a choice, which takes a
+    twentieth of the time of the general program. With several HiGHS solves that to a relative gap of `gap`,
+    or until it has searched `search_nodes` nodes of its tree; it never stops by the clock. The result is None
+    if it has found no solution until then. Jobs with equal choices share a row of integer variables, which
+    spares the solver their permutations. The first of them get the larger counts, and of equal counts the
+    cheaper.
     """
     rows = sorted(set(choices))
     pairs = [
@@ -38,7 +44,11 @@ def assign(
         return [None] * len(choices)
     row_of = {choice: row for row, choice in enumerate(rows)}
     copies = np.bincount([row_of[choice] for choice in choices])
-    counts = _solve(pairs, copies, capacity, gap, search_nodes)
+    counts: list[int] | None
+    if len(capacity) == 1:
+        counts = _divide(rows, copies.tolist(), capacity[0])
+    else:
+        counts = _solve(pairs, copies, capacity, gap, search_nodes)
     if counts is None:
         return None
     allotted: list[list[tuple[int, int]]] = [[] for _ in rows]
@@ -46,6 +56,27 @@ def assign(
     for (row, type_, n, _), count in assignments:
         allotted[row] += [(type_, n)] * count
     return [allotted[row].pop() if allotted[row] else None for row in (row_of[choice] for choice in choices)]
+
+
+def _divide(rows: Sequence[Choice], copies: Sequence[int], gpus: int) -> list[int]:
+    """The numbers of `_solve` for one GPU type, at the least sum of costs."""
+    options: list[Options] = []
+    first_pair, pairs = 0, []
+    for choice, number in zip(rows, copies, strict=True):
+        possible = [(n, cost) for _, n, cost in choice if n <= gpus]
+        if not possible:
+            continue
+        counts = (0, *[n for n, _ in possible])
+        values = np.array([0.0, *[-cost for _, cost in possible]])
+        served = min(number, gpus // min(counts[1:]))  # there is room for no more of such jobs
+        options += [(counts, values)] * served
+        pairs += [first_pair] * served
+        first_pair += len(possible)
+    numbers = [0] * first_pair
+    for pair, k in zip(pairs, priced_division(options, gpus), strict=True):
+        if k:
+            numbers[pair + k - 1] += 1
+    return numbers
 
 
 def _solve(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, linprog
 
-from policies.solvers import Bid, LeaseDemand, falling, lease_terms, rounds_of_window
+from policies.solvers import Bid, LeaseDemand, assign, falling, lease_terms, rounds_of_window
 from policies.solvers.finish_time import isolated_shares, least_ratio
 from policies.solvers.packed_shares import Partners, packed_each, packed_grouped
 from policies.solvers.pairing import best_pairs
@@ -631,6 +631,26 @@ def test_a_wide_job_lets_small_ones_go_first() -> None:
     """Two jobs of 10 s on one machine; the first has 1.6 times the mean GPUs, the second 0.4."""
     places = positions(np.full((2, 1), 10.0), np.array([1.6, 0.4]), [np.zeros(1)])
     assert places == [(0, 4.0), (0, 0.0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_gpu_type_has_the_optimum_of_the_general_program(seed: int) -> None:
+    """Beside a second type that has no GPUs the general program is solved."""
+    random = Random(seed)
+    kinds = [
+        tuple((0, 2**k, -random.uniform(0, 2) * 1.5**k) for k in range(random.randint(1, 5)))
+        for _ in range(6)
+    ]
+    choices, gpus = random.choices(kinds, k=12), random.randint(1, 40)
+    costs = []
+    for capacity in ([gpus], [gpus, 0]):
+        assignments = assign(choices, capacity, gap=0.0, search_nodes=100_000)
+        assert assignments is not None
+        costs_of = [{(type_, n): cost for type_, n, cost in choice} for choice in choices]
+        pairs = [(of[entry], entry[1]) for of, entry in zip(costs_of, assignments, strict=True) if entry]
+        assert sum(n for _, n in pairs) <= gpus
+        costs.append(sum(cost for cost, _ in pairs))
+    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
 
 
 def test_machines_of_several_gpus() -> None:
