@@ -225,6 +225,10 @@ CASES: list[tuple[str, SlurmSite | None, dict[str, dict[str, Any]], dict[str, fl
         "x1": {"array_id": "x", "array_limit": 1},
         "y": {"submit_s": 30.0},
     }, {"x0": 0, "x1": 71, "y": 171}),
+    # Both are in one run of the scheduler: `a` is first in order of submission, and `b` may preempt it.
+    ("a job is not preempted at the instant of its start", preemption_site(), {
+        "a": {"gpus": 32, "qos": "low"}, "b": {"qos": "high"},
+    }, {"a": 0, "b": 0.55}),
     ("a preempted job begins anew after its delay", preemption_site(), {
         "a": {"gpus": 32, "qos": "low"}, "b": {"submit_s": 10.0, "qos": "high"},
     }, {"a": 0, "b": 11}),
