@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["predict_start"]
 
 _SHOWN = 8
+_INSTANT_S = 1e-3  # shorter times are errors of rounding
 
 Summary = Mapping[str, Any]
 
@@ -274,7 +275,10 @@ def _print_reasons(forecast: Forecast) -> None:
     print()
     say(f"It needs {waits['needed']} GPUs; {waits['free']} of {waits['gpus']:,} are free; {place}")
     if forecast.wait is not None:
-        print(f"  in the draw of the median: waits {_time(forecast.wait.to_s - forecast.wait.from_s)}")
+        held_s = forecast.wait.from_s - forecast.summary["state"]["now_s"]
+        held = f"is held back for {_time(held_s)}, then " if held_s > _INSTANT_S else ""
+        wait = f"waits {_time(forecast.wait.to_s - forecast.wait.from_s)}"
+        print(f"  in the draw of the median: {held}{wait}")
         for line in wait_lines(replace(forecast.wait, ahead=()), waits["gpus"]):
             say(line, indent=8)
     if waits["others"]:

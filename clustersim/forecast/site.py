@@ -104,12 +104,12 @@ class LiveSite:
     def partitions_for(self, job: LoggedJob) -> list[str]:
         """The other partitions that take a job, by its account, QOS and GPUs."""
         gpus = {node.name: node.gpus for node in self.site.nodes}
-        named = self.partitions_of(job)
+        job_partitions = self.partitions_of(job)
         account, qos = self.account_of(job), job.qos
         return [
             name
             for name, rule in self.site.partitions.items()
-            if name not in named
+            if name not in job_partitions
             and rule.State not in CLOSED_PARTITIONS
             and (account is None or rule.AllowAccounts is None or account in rule.AllowAccounts)
             and account not in rule.DenyAccounts

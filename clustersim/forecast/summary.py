@@ -142,7 +142,8 @@ def _places(scene: Scene) -> Iterator[str]:
         yield f"{listed:,} of {jobs:,} running jobs lie on the nodes that the state lists"
     if listed < jobs or not jobs:
         rule = scene.config.placement
-        which = "the other" if listed else "running"
-        yield f"{which} jobs lie on nodes as the rule {rule} leaves them if past starts and ends are repeated"
+        subject = "the other" if listed else "running"
+        lie = f"lie on nodes as the rule {rule} leaves them if past starts and ends are repeated"
+        yield f"{subject} jobs {lie}"
     if scene.running.draining:
         yield f"{len(scene.running.draining):,} nodes drain: their jobs run on, and no job starts there"

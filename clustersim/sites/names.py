@@ -62,9 +62,9 @@ def missing_names(site: SlurmSite, jobs: Iterable[Job]) -> str:
     listed = [
         f"{kind} {shown(name)} ({number:,} jobs)" for (kind, name), number in missing.most_common(_MOST_NAMED)
     ]
-    others = f" and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
+    tail = f" and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
     return (
-        f"site {shown(site.name)} has no {', '.join(listed)}{others}: jobs of other QOS and accounts have no "
+        f"site {shown(site.name)} has no {', '.join(listed)}{tail}: jobs of other QOS and accounts have no "
         "limits and no priority, and those of other partitions are declined by the policy slurm; export the "
         "site when the jobs were submitted, or correct the names"
     )

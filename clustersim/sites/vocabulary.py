@@ -196,10 +196,10 @@ def option_fault(name: str, value: object) -> str:
     example = f", as in {name}={FOLLOWED_OPTIONS[name]}"
     if isinstance(value, bool) or not isinstance(value, int):
         return f"{name}={shown(value)} must be a whole number{example}"
-    least, greatest = RANGES[name]
-    if least <= value <= greatest or (value == -1 and name in OFF_AT_MINUS_ONE):
+    minimum, maximum = RANGES[name]
+    if minimum <= value <= maximum or (value == -1 and name in OFF_AT_MINUS_ONE):
         return ""
-    return f"{name}={shown(value)} must be from {least:,} to {greatest:,}{example}"
+    return f"{name}={shown(value)} must be from {minimum:,} to {maximum:,}{example}"
 
 
 def enforced(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -92,18 +92,18 @@ class Limits:
         """Count what a job has used of its resources, in seconds."""
         resources = resources_of(job)
         for group in self._running.get(job, ()):
-            used = self._used.setdefault(group, Counter())
-            used[WALL] += seconds  # type: ignore[assignment]
+            usage = self._used.setdefault(group, Counter())
+            usage[WALL] += seconds  # type: ignore[assignment]
             for name, amount in resources.items():
-                used[name] += amount * seconds  # type: ignore[assignment]
+                usage[name] += amount * seconds  # type: ignore[assignment]
 
     def decay(self, factor: float) -> None:
         """Multiply all use by a factor, but for QOS with the flag NoDecay."""
-        for group, used in self._used.items():
+        for group, usage in self._used.items():
             flags = self._rules.qos_of(group[1]).Flags if group[0] == "qos" else ()
             if not any(flag.lower() == "nodecay" for flag in flags):
-                for name in used:
-                    used[name] *= factor  # type: ignore[assignment]
+                for name in usage:
+                    usage[name] *= factor  # type: ignore[assignment]
 
     def refused(self, job: JobRecord, partition: str, jobs: Iterable[JobRecord]) -> str:
         """The limit of submissions that a job exceeds beside the `jobs` that wait and run; empty if there is
@@ -302,7 +302,7 @@ class Limits:
         owners += [(group, limits, "AssocGrp") for group, limits in self._associations(job)]
         limited = set[str]()
         for group, limits, owner in owners:
-            used = self._used.get(group, Counter[str]())
+            usage = self._used.get(group, Counter[str]())
             for tres, allowed in _amounts(limits.get("GrpTRESMins")):
                 if tres in limited or not requested.get(tres, 0.0):
                     continue
@@ -311,9 +311,9 @@ class Limits:
                 planned = 0.0
                 if self._is_safe:
                     planned = requested[tres] * job.limit_s + self._to_come(tres, group, now)
-                if used[tres] >= allowed or used[tres] + planned > allowed:
+                if usage[tres] >= allowed or usage[tres] + planned > allowed:
                     yield _resource_reason(f"{owner}{{}}Minutes", tres)
-            if "GrpWall" in limits and used[WALL] >= _number(limits["GrpWall"]):
+            if "GrpWall" in limits and usage[WALL] >= _number(limits["GrpWall"]):
                 yield f"{owner}WallLimit"
 
     def _to_come(self, tres: str, group: tuple[str, ...], now: float) -> float:
