@@ -43,6 +43,7 @@ class MetricRows:
     def __init__(self, folder: Path):
         self._folder = folder
         self._names: set[str] = set()
+        self._changed_ns = -1
         self._values: dict[str, tuple[int | float | None, ...]] = {}
         self._damaged: dict[str, str] = {}
 
@@ -63,9 +64,13 @@ class MetricRows:
     def refresh(self, *, keep_values: bool = True) -> None:
         """Read new files. Without `keep_values` only keys are kept. Rows that were changed do not count."""
         try:
+            changed_ns = os.stat(self._folder).st_mtime_ns
+            if changed_ns == self._changed_ns:
+                return
             names = sorted(os.listdir(self._folder))
         except FileNotFoundError:
             return
+        self._changed_ns = changed_ns
         for name in names:
             if name.endswith(".csv") and not name.startswith(".") and name not in self._names:
                 self._names.add(name)

@@ -24,7 +24,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, NoReturn
 
-from clustersim.grid.rows import MetricRows
 from clustersim.grid.store import Store
 from clustersim.runs import run
 from clustersim.scheduler import Proposal, Scheduler, State
@@ -58,8 +57,7 @@ def main() -> None:
         if b'"preset": "' in line:
             import scipy.special  # noqa: F401 - what a preset's arrivals need, once for all cells
         order = json.loads(line)
-        _look_for_rows(order)
-        verdict = Child(order, verdicts).watch()
+        verdict = Child(order, _store_of(order), verdicts).watch()
         os.write(verdicts, json.dumps(verdict).encode() + b"\n")
 
 
@@ -68,22 +66,21 @@ def _warm_up() -> None:
     run(generate(Recipe(3))[0], _InOrder)
 
 
-_rows: dict[str, MetricRows] = {}
-"""The cells that become rows during a campaign, here or by another client; of the last campaign alone."""
+_stores: dict[str, Store] = {}
+"""By campaign, of the last one alone: the store, which knows the cells that became rows during it, here or by
+another client.
+"""
 
 
-def _look_for_rows(order: dict[str, Any]) -> None:
-    """Note in an order which of its cells have rows by now."""
-    if order.get("keep") != "rows":
-        return
+def _store_of(order: Mapping[str, Any]) -> Store:
     campaign = order["campaign"]
-    if campaign not in _rows:
-        _rows.clear()
-        _rows[campaign] = Store(order["store"]).rows
-        _rows[campaign].pass_over()  # the client has read these
-    _rows[campaign].refresh(keep_values=False)
-    keys = (cell["key"] for cell in order.get("orders", [order]))
-    order["present"] = [key for key in keys if key in _rows[campaign]]
+    if campaign not in _stores:
+        _stores.clear()
+        _stores[campaign] = Store(order["store"])
+        _stores[campaign].rows.pass_over()  # the client has read these
+    if order.get("keep") == "rows":
+        _stores[campaign].rows.refresh(keep_values=False)
+    return _stores[campaign]
 
 
 class _InOrder(Scheduler):
@@ -96,7 +93,7 @@ class _InOrder(Scheduler):
 class Child:
     """A forked process that makes one cell."""
 
-    def __init__(self, order: Mapping[str, Any], verdicts: int):
+    def __init__(self, order: Mapping[str, Any], store: Store, verdicts: int):
         self.order, self.began = order, monotonic()
         result, result_end = os.pipe()
         output, output_end = os.pipe()
@@ -105,7 +102,7 @@ class Child:
         if self.pid == 0:
             for file in (result, output, life_end, verdicts):
                 os.close(file)
-            _be_child(order, result_end, output_end, life)
+            _be_child(order, store, result_end, output_end, life)
         for file in (result_end, output_end, life):
             os.close(file)
         self.result, self.output, self.life = result, output, life_end
@@ -170,7 +167,7 @@ class Child:
         return verdict
 
 
-def _be_child(order: Mapping[str, Any], result: int, output: int, life: int) -> NoReturn:
+def _be_child(order: Mapping[str, Any], store: Store, result: int, output: int, life: int) -> NoReturn:
     """Make the cell, write the verdict, and end without running any more code of the server."""
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -180,7 +177,8 @@ def _be_child(order: Mapping[str, Any], result: int, output: int, life: int) -> 
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)
     threading.Thread(target=_end_with_server, args=(life,), daemon=True).start()
     try:
-        verdict: Any = {"verdicts": make_cells(order)} if "orders" in order else make_cell(order)
+        verdict: Any
+        verdict = {"verdicts": make_cells(order, store)} if "orders" in order else make_cell(order, store)
         text = json.dumps(verdict).encode()
         sys.stdout.flush()
         with open(result, "wb") as file:

@@ -51,20 +51,21 @@ class CellVerdict(TypedDict):
     peak_gb: NotRequired[float]
 
 
-def make_cell(order: Mapping[str, Any]) -> CellVerdict:
+def make_cell(order: Mapping[str, Any], store: Store | None = None) -> CellVerdict:
     """Make the cell of an order (`key`, `inputs`, `hashed`, `store`, `base`) unless it is in the store.
 
     Never raises: errors are in the verdict.
     """
-    return make_cells({**order, "orders": [order]})[0]
+    return make_cells({**order, "orders": [order]}, store)[0]
 
 
-def make_cells(batch: Mapping[str, Any]) -> list[CellVerdict]:
+def make_cells(batch: Mapping[str, Any], store: Store | None = None) -> list[CellVerdict]:
     """Make the cells of the `orders` of a batch in this process; a verdict for each, in the same order.
 
-    With `keep` "rows" the cells are claimed until their rows are written, in one file.
+    With `keep` "rows" the cells are claimed until their rows are written, in one file. `store`: that of the
+    batch, which may have looked for rows before.
     """
-    store, rows = Store(batch["store"]), list[str]()
+    store, rows = store or Store(batch["store"]), list[str]()
     with ExitStack() as claims:
         verdicts = []
         for order in batch["orders"]:
@@ -108,7 +109,9 @@ def _make(order: Mapping[str, Any], store: Store, claims: ExitStack, rows: list[
     with ExitStack() as of_cell:
         if not (claims if keeps_rows else of_cell).enter_context(store.claim(key)):
             return {"status": "busy"}
-        if key in order.get("present", ()) or (store.has(key) and store.damage(key) is None):
+        if keeps_rows:
+            store.rows.refresh(keep_values=False)  # the last holder of the claim may have made it
+        if key in store.rows or (store.has(key) and store.damage(key) is None):
             return {"status": "present"}
         trace = load_trace(inputs)
         expected = order["hashed"]["trace"].get("sha256")
