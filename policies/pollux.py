@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler import JobCurve, JobView, Proposal, Scheduler, State
 from policies.solvers.divisions import Options, priced_division
 from policies.toolkit.parameters import number, switch
 from policies.toolkit.rounds import Rounds
@@ -58,6 +58,7 @@ class Pollux(Scheduler):
         self._rounds = Rounds(self.round_s)
         self._goodputs: dict[JobView, _Goodput] = {}
         self._known: dict[tuple[object, ...], _Goodput] = {}
+        self._restart_s: dict[tuple[JobCurve, tuple[int, ...]], NDArray[np.float64]] = {}
         self._changes: dict[JobView, int] = {}  # of its GPUs, by job
         self._settled = -1  # the stamp after a round in which all jobs could move
 
@@ -101,18 +102,21 @@ class Pollux(Scheduler):
         """The GPUs of the jobs that get some. `jobs`: in the system."""
         gpus = state.in_service - sum(job.gpus for job in state.unsettled())
         fair = max(1, state.in_service) / max(1, jobs)
+        fair_goodputs: dict[int, float] = {}
         waiting: dict[tuple[int, float], Options] = {}  # by goodput and weight
         room: dict[tuple[int, float], int] = {}  # how many more of such jobs there is room for
         served, options = [], []
         for job in movable:
             goodput = self._goodput(job)
+            if id(goodput) not in fair_goodputs:
+                fair_goodputs[id(goodput)] = goodput.at(fair)
             if job.running:
                 served.append(job)
-                options.append(self._options(job, goodput, fair, state.now))
+                options.append(self._options(job, goodput, fair_goodputs[id(goodput)], state.now))
                 continue
             kind = id(goodput), job.weight
             if kind not in waiting:
-                waiting[kind] = self._options(job, goodput, fair, state.now)
+                waiting[kind] = self._options(job, goodput, fair_goodputs[id(goodput)], state.now)
                 room[kind] = gpus // goodput.sizes[0]
             if room[kind] > 0:  # of jobs that are alike the first are served
                 room[kind] -= 1
@@ -122,13 +126,13 @@ class Pollux(Scheduler):
         counts = {job: of[0][k] for job, of, k in zip(served, options, option_indices, strict=True)}
         return {job: n for job, n in counts.items() if n}
 
-    def _options(self, job: JobView, goodput: _Goodput, fair: float, now: float) -> Options:
+    def _options(self, job: JobView, goodput: _Goodput, fair_goodput: float, now: float) -> Options:
         """The GPU counts of a job, 0 first, and what each adds to the sum that the mean is a function of.
 
         SPEEDUP(n) = goodput(n) / goodput(fair share) (the paper, equation 15). On other GPUs than now it is
         multiplied by the paper's REALLOC_FACTOR, (age - changes x restart) / (age + restart).
         """
-        sizes, rates, fair_goodput = goodput.sizes, goodput.rates, goodput.at(fair)
+        sizes, rates = goodput.sizes, goodput.rates
         if job.running:
             if job.gpus not in sizes:
                 rate = job.rate(job.gpus)
@@ -136,11 +140,20 @@ class Pollux(Scheduler):
                 sizes = (*sizes[:size_index], job.gpus, *sizes[size_index:])
                 rates = np.insert(rates, size_index, rate)
             age_s, changes = now - job.submit_s, self._changes.get(job, 0)
-            restart_s = np.array([job.restart_s(n) if n != job.gpus else 0.0 for n in sizes])
+            restart_s = self._restarts(job, sizes)
             spent = np.maximum(age_s - changes * restart_s, 0.0) / np.maximum(age_s + restart_s, 1e-9)
-            rates = rates * np.where(np.array(sizes) == job.gpus, 1.0, spent)
+            spent[sizes.index(job.gpus)] = 1.0
+            rates = rates * spent
         speedups = np.maximum(rates / fair_goodput, self.waiting_speedup)
         return (0, *sizes), job.weight * self._worth(np.array([self.waiting_speedup, *speedups]))
+
+    def _restarts(self, job: JobView, sizes: tuple[int, ...]) -> NDArray[np.float64]:
+        """Seconds of a restart of a job on each of its sizes. Jobs of a kind share one array."""
+        key = job.curve, sizes
+        restarts = self._restart_s.get(key)
+        if restarts is None:
+            restarts = self._restart_s[key] = np.array([job.restart_s(n) for n in sizes])
+        return restarts
 
     def _worth(self, speedup: NDArray[np.float64]) -> NDArray[np.float64]:
         """Where this has the largest sum over jobs, the generalised mean of their speedups is largest."""
@@ -200,12 +213,15 @@ def _keep_apart(proposal: Proposal) -> None:
 
     changed = proposal.changes
     for job in sorted(proposal.running(), key=lambda job: (job in changed, job.order)):
-        smaller = [n for n in job.sizes if n < proposal.gpus(job)]
-        while smaller and conflicts(job):
-            proposal.resize(job, smaller.pop())
+        if len(proposal.placement(job) or ()) == 1:
+            continue
         if conflicts(job):
-            proposal.stop(job)
-            proposal.keep(job)
+            smaller = [n for n in job.sizes if n < proposal.gpus(job)]
+            while smaller and conflicts(job):
+                proposal.resize(job, smaller.pop())
+            if conflicts(job):
+                proposal.stop(job)
+                proposal.keep(job)
         span_or_stop(job)
     for job in sorted((job for job in changed if job.running), key=lambda job: job.order):
         if not proposal.placement(job) and proposal.keep(job):  # the job that got its GPUs has left them

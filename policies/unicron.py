@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from clustersim.scheduler import JobView, Proposal, Scheduler, State
+from clustersim.scheduler import JobCurve, JobView, Proposal, Scheduler, State
 from policies.solvers.divisions.reallocation import Options, best_division
 from policies.toolkit.parameters import number, whole
 
@@ -72,24 +72,28 @@ class Unicron(Scheduler):
         if not job.running:
             return worth.waiting
         held = job.gpus
-        now = throughput(job, held)
-        running_s = max(_LEAST_S, min(self.horizon_s, job.work_left / job.rate(held)))
-        lost = now / running_s
-        counts = (held, 0, *worth.sizes)
-        values = np.concatenate(
-            ([now, -lost * job.restart_s(held)], worth.throughputs - lost * worth.restarts)
-        )
-        return counts, values
+        curve = job.curve  # another one in another phase
+        present = worth.by_count.get((held, curve))
+        if present is None:
+            present = worth.by_count[held, curve] = throughput(job, held), job.rate(held), job.restart_s(held)
+        now, rate, restart_s = present
+        lost = now / max(_LEAST_S, min(self.horizon_s, job.work_left / rate))
+        values = np.empty(len(worth.sizes) + 2)
+        values[0], values[1] = now, -lost * restart_s
+        values[2:] = worth.throughputs - lost * worth.restarts
+        return (held, 0, *worth.sizes), values
 
 
 class _Worth:
     """What does not change while a job is in the system: F at each count, seconds of a change to it, and the
-    options of the job while it waits.
+    options of the job while it waits. `by_count`: F, the rate, and the seconds of a restart at the counts
+    that the job has held.
     """
 
-    __slots__ = ("restarts", "sizes", "throughputs", "waiting")
+    __slots__ = ("by_count", "restarts", "sizes", "throughputs", "waiting")
 
     def __init__(self, job: JobView):
+        self.by_count: dict[tuple[int, JobCurve], tuple[float, float, float]] = {}
         self.sizes = job.sizes
         self.throughputs = np.array([throughput(job, n) for n in job.sizes])
         self.restarts = np.array(job.curve.restarts)

@@ -13,7 +13,7 @@ from .reallocation import Options, best_division
 
 __all__ = ["priced_division"]
 
-_STEPS = 60  # halvings of the price
+_ABOVE = 1 + 1e-12  # a price just above one at which two options are worth the same
 _ROUNDING = 1e-9  # of sums of values
 
 
@@ -84,15 +84,31 @@ def _price(
     columns = at(0.0)
     if used(columns) <= gpus:
         return 0.0, columns
-    gains = (values - values[:, :1]) / np.maximum(counts, 1)
-    low, high = 0.0, float(gains.max()) * (1 + _ROUNDING) + 1e-300
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if used(at(middle)) <= gpus:
+    # Between two prices at which options of some job are worth the same, all choices stay as they are.
+    prices = _equal_prices(counts, values)
+    low, high = 0, len(prices) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if used(at(prices[middle])) <= gpus:
             high = middle
         else:
-            low = middle
-    return high, at(high)
+            low = middle + 1
+    return prices[high], at(prices[high])
+
+
+def _equal_prices(counts: NDArray[np.int64], values: NDArray[np.float64]) -> list[float]:
+    """The prices above 0, ascending, just above which an option of a job is worth less than one with fewer
+    GPUs for the first time. From the last of them on, no job gets more than the fewest GPUs.
+    """
+    prices = []
+    possible = np.isfinite(values)
+    for i in range(counts.shape[1]):
+        added_gpus = counts - counts[:, i : i + 1]
+        more = (added_gpus > 0) & possible & possible[:, i : i + 1]
+        rows = np.nonzero(more)[0]
+        prices.append((values[more] - values[rows, i]) / added_gpus[more])
+    distinct = np.unique(np.concatenate(prices))
+    return [float(price) for price in distinct[distinct > 0.0] * _ABOVE]
 
 
 def _fill(
