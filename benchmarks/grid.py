@@ -10,9 +10,9 @@ Two measurements, because a shared machine stretches wall-clock time:
 - processor: cells that compute. Efficiency = processor time requested by the cells / processor time of
   client, scheduler, fork servers and cells together, start-up included.
 
-`--tiny` prints the processor time of one more cell of 20 jobs without bound: of all processes and the tables,
-as the difference of two grids over that of their numbers of cells. Beside it stands that of a plain loop of
-`clustersim.run` over the same jobs.
+`--tiny` prints rows of docs/performance.md: the processor time of one more cell of 20 jobs without bound. It
+counts all processes and the tables, as the difference of two grids over that of their numbers of cells.
+Beside it stands that of a plain loop of `clustersim.run` over the same jobs.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def loop_cpu_s(seeds: int) -> float:
 def print_tiny() -> None:
     few, many = 20, 320
     loop_s = loop_cpu_s(many // 2)
-    print(f"a plain loop: {1000 * loop_s:.1f} ms a run")
+    print(f"| a plain loop of `run` | 1.0 | {1000 * loop_s:.1f} ms |")
     for keep in ("rows", "runs"):
         cell_s = (grid_cpu_s(many, keep) - grid_cpu_s(few, keep)) / (2 * (many - few))
-        print(f"a grid that keeps {keep}: {1000 * cell_s:.1f} ms a cell, x{cell_s / loop_s:.2f}")
+        print(f"| a grid, `keep: {keep}` | {cell_s / loop_s:.1f} | {1000 * cell_s:.1f} ms |")
 
 
 def main() -> None:
