@@ -22,8 +22,8 @@ Where machine code lies
   and what was damaged since, is not loaded but made anew.
 - One process compiles at a time; the others go on with the plain functions, and look again later. Where the
   folder cannot be written, a log message says so once, and the plain functions stay.
-- `CLUSTERSIM_COMPILE` is `never` or `always` (as soon as there is something to compile). `uncompiled` sets it
-  for commands that must not wait.
+- `CLUSTERSIM_COMPILE` is `never`, `cached` (load what was compiled, compile nothing; `uncompiled` sets it for
+  commands that must not wait) or `always` (as soon as there is something to compile).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from itertime.io import open_own, read_bytes, write_bytes
 __all__ = ["COMPILE_S", "LOAD_S", "VARIABLE", "Kernels", "compile_s", "uncompiled"]
 
 COMPILE_S = 15.0
-"""CPU seconds to compile the largest module of kernels; measured by `benchmarks/kernels.py`."""
+"""CPU seconds to compile the kernels of `policies/reservation`, as `timings.compile_s` of a run states."""
 LOAD_S = 0.8
 """CPU seconds to import numba and load the machine code; measured likewise."""
 VARIABLE = "CLUSTERSIM_COMPILE"
@@ -72,7 +72,7 @@ def compile_s() -> float:
 def uncompiled() -> Iterator[None]:
     """Compile nothing meanwhile, here and in processes that are started."""
     setting = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "never"
+    os.environ[VARIABLE] = "cached"
     try:
         yield
     finally:
@@ -137,8 +137,9 @@ class Kernels:
         if _is_complete(folder):
             self._compiled = _machine_code(self._module, folder, calls)
             return
-        if self.spent_s < COMPILE_S and os.environ.get(VARIABLE, "") != "always":
-            self._limit_s = COMPILE_S
+        mode = os.environ.get(VARIABLE, "")
+        if mode == "cached" or (self.spent_s < COMPILE_S and mode != "always"):
+            self._limit_s = inf if mode == "cached" else COMPILE_S
             return
         folder.parent.mkdir(exist_ok=True)
         with _locked(folder.with_suffix(".lock")) as is_ours:

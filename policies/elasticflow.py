@@ -17,9 +17,7 @@ GPUs is moved only where that finishes it earlier.
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.reservation.admission import Admission
-from policies.reservation.following import follow
-from policies.reservation.marginal_return import by_marginal_return
+from policies.reservation import Reservations, follow
 from policies.toolkit.parameters import number, switch
 
 __all__ = ["ElasticFlow"]
@@ -44,22 +42,20 @@ class ElasticFlow(Scheduler):
     def __init__(self, guard_s: float = 1.0, admission: bool = True):
         self.guard_s = number("guard_s", guard_s, _LEAST_GUARD_S)
         self.admission = switch("admission", admission)
-        self._admission: Admission | None = None
+        self._reservations: Reservations | None = None
 
     def admit(self, job: JobView, state: State) -> bool:
-        admission = self.reservations(state)
-        admission.release_finished(state)  # a job that ends at this instant makes room for one that arrives
+        reservations = self.reservations(state)
+        reservations.update(state)  # a job that ends at this instant makes room for one that arrives
         if not self.admission:
-            admission.enter(job)
-        return admission.try_admit(job, state) or not self.admission
+            reservations.enter(job, state.now)
+        return reservations.try_admit(job, state) or not self.admission
 
     def schedule(self, state: State) -> Proposal:
-        admission = self.reservations(state)
-        admission.release_finished(state)
-        return follow(state, admission, by_marginal_return)
+        return follow(state, self.reservations(state))
 
-    def reservations(self, state: State) -> Admission:
-        """The demands and reservations of the admitted jobs."""
-        if self._admission is None:
-            self._admission = Admission(state.now, state.cluster, self.guard_s)
-        return self._admission
+    def reservations(self, state: State) -> Reservations:
+        """The reservations of the admitted jobs."""
+        if self._reservations is None:
+            self._reservations = Reservations(state.cluster, self.guard_s)
+        return self._reservations

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
 from policies.pricing import Claim, ClaimCurve, Line, Market, PricedShare, Prices
 from policies.pricing.triage import Triage
-from policies.reservation.admission import Admission
-from policies.reservation.following import follow
-from policies.reservation.spare_gpus import SpareGpus
+from policies.reservation import Reservations, Share, follow
 from policies.toolkit.parameters import number, switch, whole
 
 __all__ = ["PricedDeadlines"]
@@ -45,15 +45,15 @@ class PricedDeadlines(Scheduler):
 
     def admit(self, job: JobView, state: State) -> bool:
         triage = self.triage(state)
-        triage.admission.release_finished(state)
+        triage.reservations.update(state)
         triage.enter(job, state)
         return True
 
     def schedule(self, state: State) -> Proposal:
         triage = self.triage(state)
-        triage.admission.release_finished(state)
+        triage.reservations.update(state)
         triage.try_again(state)
-        proposal = follow(state, triage.admission, self._share_out)
+        proposal = follow(state, triage.reservations, partial(self._share_out, state))
         for job, text in triage.take_notes().items():
             proposal.note(job, text)
         if self._line.next_due_s < inf:
@@ -63,54 +63,51 @@ class PricedDeadlines(Scheduler):
     def triage(self, state: State) -> Triage:
         """The promises."""
         if self._triage is None:
-            admission = Admission(state.now, state.cluster, self.guard_s)
-            self._triage = Triage(admission, self.give_up, self.share)
+            reservations = Reservations(state.cluster, self.guard_s)
+            self._triage = Triage(reservations, self.give_up, self.share)
         return self._triage
 
-    def _share_out(self, spare: SpareGpus) -> None:
+    def _share_out(self, state: State, reservations: Reservations) -> None:
         """Share out spare GPUs as `priced` does, within what promises allow."""
-        line = self._line
-        line.update(spare.state)
+        line, floors = self._line, reservations.targets()
+        line.update(state)
         if not len(line):
             return
-        running = [_allowed(claim, spare) for claim in line.running]
+        running = [_allowed(claim, reservations, floors) for claim in line.running]
+        held_back = reservations.held_back()
         market = Market(
-            {name: gpus - spare.held_back[name] for name, gpus in line.gpus.items()},
+            {name: gpus - held_back[name] for name, gpus in line.gpus.items()},
             [claim for claim in running if claim.held],  # the others have to leave what they hold
             harm=self.harm, worth=line.worth,
-            floors={job: PricedShare(*share) for job, share in spare.target.items()},
+            floors={job: PricedShare(*share) for job, share in floors.items()},
         )  # fmt: skip
         running_claims = {claim.job: claim for claim in running}
         for claim in line.walk(market.fits):
             if not market.fits(1):
                 break
-            claim = running_claims.get(claim.job) or _allowed(claim, spare)
+            claim = running_claims.get(claim.job) or _allowed(claim, reservations, floors)
             if claim.curves:
                 market.serve(claim)
         market.give_rest()
-        for job, (gpus, gpu_type) in market.shares.items():
-            if spare.target.get(job) != (gpus, gpu_type):
-                option = next(
-                    candidate
-                    for candidate in spare.reservations.options[job]
-                    if candidate.gpu_type == gpu_type
-                )
-                spare.give(option, gpus)
+        for job, share in market.shares.items():
+            if share.gpus and floors.get(job) != share:
+                reservations.give(job, share.gpus, share.gpu_type)
 
 
-def _allowed(claim: Claim[JobView], spare: SpareGpus) -> Claim[JobView]:
+def _allowed(
+    claim: Claim[JobView], reservations: Reservations, floors: Mapping[JobView, Share]
+) -> Claim[JobView]:
     """The claim of a job, on the sizes alone that its promise allows."""
-    job, reservations = claim.job, spare.reservations
-    floor = spare.target.get(job)
-    if floor is None and not reservations.slots(job):
+    job, floor = claim.job, floors.get(claim.job)
+    if floor is None and not reservations.has(job):
         return claim
     curves, held = {}, 0
-    for option in reservations.options[job]:
-        option.refresh()
-        name, curve = option.gpu_type, claim.curves[option.gpu_type]
+    for name, curve in claim.curves.items():
         floor_gpus = floor.gpus if floor is not None and floor.gpu_type == name else 0
         indices = [
-            i for i, size in enumerate(curve.sizes) if size == floor_gpus or spare.may_have(option, size)
+            i
+            for i, size in enumerate(curve.sizes)
+            if size == floor_gpus or reservations.may_have(job, size, name)
         ]
         if indices:
             rates = [1 / curve.unit_s[i] for i in indices]

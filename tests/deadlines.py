@@ -3,15 +3,13 @@ that keeps its reservations.
 """
 
 from collections import Counter
-from copy import copy
 from random import Random
 from typing import Any
 
 from clustersim.overheads import Overheads
 from clustersim.scheduler import Proposal, State
 from clustersim.testing import Outcome
-from policies.reservation.calendar import WHOLE
-from policies.reservation.reservations import Reservations
+from policies.reservation import Reservations, kernels
 from tests.builders import Bench, MixedBench, elastic, rigid
 from traces.job import Job
 
@@ -126,51 +124,30 @@ def mixed_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, li
 
 
 def watch(proposal: Proposal, reservations: Reservations, state: State) -> Proposal:
-    """Hold a decision to what the proof of the promise says; on one type also where jobs run."""
-    known = {job: copy(demand) for job, demand in reservations.demands.items()}
-    try:
-        return _watched(proposal, reservations, state)
-    finally:  # what the policy knows of its jobs is what it was
-        for job, demand in known.items():
-            for name in ("work", "gpus", "paying_s", "counts_on_launch"):
-                setattr(reservations.demands[job], name, getattr(demand, name))
-
-
-def _watched(proposal: Proposal, reservations: Reservations, state: State) -> Proposal:
-    mixed = state.cluster.mixed
-    used: dict[str, Counter[int]] = {name: Counter() for name in reservations.rooms}
-    serves: dict[int, int] = {}
-    whole_nodes: list[int] = []
-    for job in reservations.reserved():
-        slots, demand = reservations.slots(job), reservations.demands[job]
-        demand.refresh()
-        gpus, room = proposal.gpus(job), reservations.rooms[demand.gpu_type]
-        if proposal.placement(job) != state.proposal().placement(job):  # what it will pay there
-            demand.paying_s = 0.0
-            if gpus and job.gpus:
-                demand.paying_s = job.restart_s(gpus) if mixed else demand.restarts[gpus]
-            elif gpus:
-                demand.paying_s = job.start_cost_s(gpus)
-        assert reservations.slack_s(job, state.now) > -1e-3, "the reservation is enough, if followed"
-        if not slots or slots[0].start > state.now + 1e-6:
-            continue
-        slot, whole = slots[0], slots[0].node == WHOLE
-        used[demand.gpu_type][slot.node] += -(-slot.gpus // room.gpus_per_node) if whole else slot.gpus
-        if mixed:
-            gpu_type = proposal.gpu_type(job)
-            assert gpu_type is not None, "a job that is due runs"
-            assert job.rate(gpus, gpu_type) >= demand.rates[slot.gpus], "and no slower than it has reserved"
-            assert not demand.in_place or (gpus, gpu_type) == (slot.gpus, demand.gpu_type)
-            continue
-        assert gpus >= slot.gpus, "a job that is due runs"
-        if demand.in_place:
-            nodes = [node for node, _ in proposal.placement(job) or ()]
-            assert (gpus, len(nodes)) == (slot.gpus, -(-slot.gpus // room.gpus_per_node))
-            whole_nodes += nodes if whole else []
-            assert whole or serves.setdefault(slot.node, nodes[0]) == nodes[0], "one node for all there"
-    assert len({*whole_nodes, *serves.values()}) == len(whole_nodes) + len(serves), "one address each"
-    for name, room in reservations.rooms.items():
-        counts = used[name]
-        assert all(n <= room.gpus_per_node for at, n in counts.items() if at != WHOLE)
-        assert counts[WHOLE] + sum(at != WHOLE for at in counts) <= room.nodes, "nodes enough"
+    """Hold a decision to what the theorem says (`policies.reservation`)."""
+    rows = {job: reservations.tables.jobs[i] for job, i in reservations.row.items()}
+    reserved = {job: row for job, row in rows.items() if row.size}
+    for job, row in reserved.items():
+        size = reservations.sizes[row.row]
+        is_new = job in proposal.changes or not job.gpus
+        opening_s = row.paying_s if kernels.is_there(row) and not is_new else size.restart_s
+        if row.on_launch:
+            opening_s = size.launch_s
+        end_s = max(row.start_s, state.now) + opening_s + row.work / size.rate
+        assert end_s <= row.end_s + 1e-3, "the reservation is enough, if followed"
+        assert row.end_s <= row.deadline_s + 1e-3
+        if kernels.is_due(row, state.now):
+            gpu_type = proposal.gpu_type(job) if state.cluster.mixed else None
+            assert job.rate(proposal.gpus(job), gpu_type) >= size.rate, "a job that is due runs as fast"
+    for time_s in [state.now, *(row.start_s for row in reserved.values() if row.start_s > state.now)]:
+        whole, parts = Counter[int](), Counter[tuple[int, int]]()
+        for row in reserved.values():
+            if row.start_s <= time_s + 1e-6 and row.end_s > time_s + 1e-6:
+                if row.address < 0:
+                    whole[row.type] += reservations.sizes[row.row].nodes
+                else:
+                    parts[row.type, row.address] += row.size
+        for t, pool in enumerate(reservations.pools):
+            assert all(gpus <= pool.gpus_per_node for (u, _), gpus in parts.items() if u == t)
+            assert whole[t] + sum(u == t for u, _ in parts) <= pool.nodes, "nodes enough"
     return proposal

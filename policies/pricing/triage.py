@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, State
-from policies.reservation.admission import Admission
+from policies.reservation import Reservations
 
 __all__ = ["LATE", "NEVER", "TAKEN_BACK", "Triage"]
 
@@ -20,8 +20,8 @@ class Triage:
 
     On submission of job j:
 
-        reserve for j;
-        failing that, for jobs with a promise that are in its way (`Admission.short_s`) and have more GPU time
+        reserve for j; failing that, for jobs with a promise that are in its way (`Reservations.short_s`) and
+        have more GPU time
             left than j, the largest first, at most `most`:
             drop that reservation; if j can reserve now, j has the promise instead,
                 and the other one reserves again if it still can; if not, put it back;
@@ -33,20 +33,20 @@ class Triage:
 
     `give_up` off: no promise is ever taken back. `share`: a job with more GPU time left than this share of
     what is free before its deadline gets no promise. GPU time is the least that the work left takes, by worth
-    (`gpu_types.Values`).
+    (`Values`).
 
     `notes`: what became of promises since the notes were last taken (`take_notes`), by job.
     """
 
-    def __init__(self, admission: Admission, give_up: bool = True, share: float = 1.0, most: int = 30):
-        self.admission, self.give_up, self.share, self.most = admission, give_up, share, most
+    def __init__(self, reservations: Reservations, give_up: bool = True, share: float = 1.0, most: int = 30):
+        self.reservations, self.give_up, self.share, self.most = reservations, give_up, share, most
         self._hopeful: dict[JobView, None] = {}  # best-effort jobs that may still make their deadline
         self._notes: dict[JobView, str] = {}
         self._has_taken_back = False  # a promise since the best-effort jobs last tried again
 
     def enter(self, job: JobView, state: State) -> None:
         """Take in a job that was just submitted."""
-        self.admission.enter(job)
+        self.reservations.enter(job, state.now)
         if job.deadline_s is None or self._promise(job, state) or (self.give_up and self._swap(job, state)):
             return
         if self._is_hopeless(job, state.now):
@@ -66,7 +66,6 @@ class Triage:
             return
         self._has_taken_back = False
         for job in list(self._hopeful):
-            self._refresh(job)
             if self._is_hopeless(job, state.now):
                 del self._hopeful[job]
         for job in sorted(self._hopeful, key=lambda job: (self._gpu_s(job), job.order)):
@@ -81,27 +80,23 @@ class Triage:
 
     def _promise(self, job: JobView, state: State) -> bool:
         """Reserve for a best-effort job, if there is room and its GPU time is below the threshold."""
-        return self._is_small(job, state.now) and self.admission.try_admit(job, state)
+        return self._is_small(job, state.now) and self.reservations.try_admit(job, state)
 
     def _swap(self, job: JobView, state: State) -> bool:
         """Give a job the promise of one that has more GPU time left, if that makes room."""
-        admission, now = self.admission, state.now
+        reservations, now = self.reservations, state.now
         if self._is_hopeless(job, now) or not self._is_small(job, now):
             return False
-        least_gpu_s, until_s = self._gpu_s(job) * (1 + _EASED), admission.short_s
-        in_the_way = [
-            rival for rival in admission.reserved() if admission.demands[rival].deadline_s <= until_s
-        ]
-        for rival in in_the_way:
-            self._refresh(rival)
+        least_gpu_s, until_s = self._gpu_s(job) * (1 + _EASED), reservations.short_s
+        in_the_way = [rival for rival in reservations.reserved() if (rival.deadline_s or 0.0) <= until_s]
         larger = [
             (-gpu_s, rival.order, rival)
             for rival in in_the_way
             if (gpu_s := self._gpu_s(rival)) > least_gpu_s
         ]
         for *_, rival in sorted(larger)[: self.most]:
-            if admission.try_replace(rival, job, state):
-                if not admission.try_admit(rival, state):
+            if reservations.try_replace(rival, job, state):
+                if not reservations.try_admit(rival, state):
                     self._hopeful[rival] = None
                     self._has_taken_back = True
                     self._notes[rival] = f"{TAKEN_BACK}: at t={now:.0f} s, for job {job.id}"
@@ -110,25 +105,13 @@ class Triage:
 
     def _is_hopeless(self, job: JobView, now: float) -> bool:
         """Whether a job is too late even on its fastest size."""
-        return all(
-            option.fastest() * (option.deadline_s - now) < option.work
-            for option in self.admission.options[job]
-        )
+        return self.reservations.is_hopeless(job, now)
 
     def _is_small(self, job: JobView, now: float) -> bool:
         """Whether a job needs no more than its share of the GPU time that is free before its deadline."""
-        if self.share >= 1.0:
+        if self.share >= 1.0 or job.deadline_s is None:
             return True
-        admission = self.admission
-        until_s = admission.demands[job].deadline_s
-        return self._gpu_s(job) <= self.share * admission.free_gpu_s(now, until_s)
+        return self._gpu_s(job) <= self.share * self.reservations.free_gpu_s(now, job.deadline_s)
 
     def _gpu_s(self, job: JobView) -> float:
-        values = self.admission.values
-        return min(
-            values[option.gpu_type] * option.least_gpu_seconds() for option in self.admission.options[job]
-        )
-
-    def _refresh(self, job: JobView) -> None:
-        for option in self.admission.options[job]:
-            option.refresh()
+        return self.reservations.least_gpu_s(job)

@@ -1,91 +1,47 @@
 """Deadlines that are met: what jobs reserve, which jobs are admitted, and where they run.
 
 `elasticflow`, `vtrain-aware` and `priced-deadlines` use these parts; docs/policies/elasticflow.md has the
-whole argument.
+rule.
 
-| module            | names                                   | what                                         |
-|-------------------|-----------------------------------------|----------------------------------------------|
-| `calendar`        | `NodeCalendar`, `Slot`, `WHOLE`,        | what reservations leave free, by address;    |
-|                   | `Addresses`, `Placement`                | which node serves which address              |
-| `demand`          | `Demand`, `Kind`, `Holding`, `Outlook`  | what a job needs of one GPU type             |
-| `filling`         | `fill`, `search`, `shorten`, `yield_of` | how work is reserved before its deadline     |
-| `gpu_types`       | `Room`, `Share`, `Values`, `rooms_of`,  | the nodes of each GPU type, and the worth of |
-|                   | `held_on`                               | a GPU of it                                  |
-| `refilling`       | `by_value`, `cheapest`, `refill`,       | on which type a job is filled                |
-|                   | `Refilled`                              |                                              |
-| `reservations`    | `Reservations`, `TakenOut`, `urgency`   | all reservations                             |
-| `agenda`          | `Agenda`, `Timetable`                   | what is due and what begins soon, kept up to |
-|                   |                                         | date between decisions                       |
-| `admission`       | `Admission`                             | which further jobs may reserve               |
-| `seating`         | `Seating`                               | where jobs with reserved GPUs run            |
-| `spare_gpus`      | `SpareGpus`, `SpareRule`, `may_stay`    | GPUs that are not reserved, and which of     |
-|                   |                                         | them a job may have                          |
-| `marginal_return` | `by_marginal_return`                    | ElasticFlow's rule for them                  |
-| `following`       | `follow`                                | the proposal of a policy with reservations   |
+| name | what |
+|---|---|
+| `Reservations` | the jobs that entered, their reservations, and the test of which further jobs fit |
+| `follow` | the proposal of a policy that keeps its reservations |
+| `Share` | the GPUs that a job is to have, all of one type |
+| `Values` | what a GPU of each type is worth |
 
-Why reservations have addresses
-- Counting GPUs is not enough. With jobs of 1, 2 and 4 GPUs among whole-node jobs, a calendar that only counts
-  promises what a fragmented cluster cannot give, and admitted jobs finish late.
-- Reserving small jobs in blocks that divide a node mends the count. But such jobs would have to move whenever
-  whole nodes are needed. The number of moves is unknown in advance, so no reservation could be charged for
-  their restarts.
-- Therefore a job smaller than a node reserves GPUs of a virtual node, and never moves for others. The node
-  is virtual because real ones would tie whole-node jobs to node numbers months ahead. Whole nodes are only
-  counted; a virtual node gets a real one when a job is due there.
-- The price is fragmentation in time: an interval must lie on one node. Best fit and refilling keep the price
-  small. The gain is larger: no restart is set aside for moves, and 3 + 5 GPUs share a node of 8.
-- Which job goes on without a restart is recorded (`Demand.in_place`). If it were derived from where jobs
-  happen to run, two jobs could claim one node for different virtual nodes.
+`kernels` has the rules, ElasticFlow's two ideas first among them, and `tables` what they work on.
+
+Theorem. No job with a reservation is late, if jobs work no slower than predicted (`JobView.rate`), changes
+cost no more than predicted (`JobView.restart_s`), stated work is true, and nodes in service stay so but for
+changes that the run's calendar announces.
+
+A reservation is a rectangle (start s, end e, n GPUs of one type, virtual node or whole nodes), e before the
+deadline. Let w be the work left with a guard against the rounding of times, r the rate on n GPUs, and c what
+the job pays before it works there: what it still owes if it is in place (it holds the n GPUs at its address),
+else a restart, or a launch if the rectangle counts on one. At every decision at time t
+
+    max(t, s) + c + w / r <= e,   and at no time do rectangles take more nodes than are in service.
+
+1. Admission finds such rectangles for the new job and for all that it moves, or leaves all as they are; a
+   rectangle is put into a calendar of the others. Shortening only takes away.
+2. At s the job is seated: it pays at most c, and is then in place, works at r and never moves. There are
+nodes
+   enough, as rectangles that overlap were put into one calendar; jobs that are not in place give way, and
+   each virtual node and each job of whole nodes has nodes of its own.
+3. A job that is due and not in place works elsewhere only if it is at least as fast there, and if its
+rectangle
+   leaves time for what it pays there and for the restart back (`kernels.may_have`). So the inequality holds
+   with c a full restart until it is seated.
+4. Before s a job may hold any GPUs: what it works only makes w less, and c is counted in full. One that
+counts
+   on a launch holds none.
 """
 
 from __future__ import annotations
 
-from .admission import Admission
-from .agenda import Agenda, Timetable
-from .calendar import WHOLE, Addresses, NodeCalendar, Placement, Slot
-from .demand import Demand, Holding, Kind, Outlook
-from .filling import fill, search, shorten, yield_of
 from .following import follow
-from .gpu_types import Room, Share, Values, held_on, rooms_of
-from .marginal_return import by_marginal_return
-from .refilling import Refilled, by_value, cheapest, refill
-from .reservations import Reservations, TakenOut, urgency
-from .seating import Seating
-from .spare_gpus import SpareGpus, SpareRule, may_stay
+from .gpu_types import Values
+from .reservations import Reservations, Share
 
-__all__ = [
-    "WHOLE",
-    "Addresses",
-    "Admission",
-    "Agenda",
-    "Demand",
-    "Holding",
-    "Kind",
-    "NodeCalendar",
-    "Outlook",
-    "Placement",
-    "Refilled",
-    "Reservations",
-    "Room",
-    "Seating",
-    "Share",
-    "Slot",
-    "SpareGpus",
-    "SpareRule",
-    "TakenOut",
-    "Timetable",
-    "Values",
-    "by_marginal_return",
-    "by_value",
-    "cheapest",
-    "fill",
-    "follow",
-    "held_on",
-    "may_stay",
-    "refill",
-    "rooms_of",
-    "search",
-    "shorten",
-    "urgency",
-    "yield_of",
-]
+__all__ = ["Reservations", "Share", "Values", "follow"]

@@ -1,166 +1,289 @@
-"""From reservations to a proposal: jobs get what they have reserved for now, a rule shares out the rest."""
+"""From the targets of a decision to a proposal: where jobs run.
+
+A job that is due must be able to run at its address: a node that serves its virtual node, or whole nodes.
+While it holds that, it is *in place* and never moves. All other jobs give way: those on spare GPUs, and those
+that are due but run elsewhere. Nodes are enough: what is due together was reserved together.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable
 from math import inf
 
-from clustersim.scheduler import JobView, Proposal, State
+from clustersim.scheduler import Proposal, State
 
-from .agenda import Agenda
-from .calendar import WHOLE
-from .gpu_types import Share
-from .reservations import Reservations
-from .seating import Seating
-from .spare_gpus import SpareGpus, SpareRule, may_stay
+from . import kernels
+from .reservations import Placement, Reservations
+from .tables import Job
 
 __all__ = ["follow"]
 
+_WHOLE = -1
 
-def follow(state: State, reservations: Reservations, rule: SpareRule) -> Proposal:
-    """The proposal of a policy that keeps its reservations and shares out spare GPUs by `rule`. It asks to be
-    woken when reserved GPUs change.
 
-    A job that is due need not be at its address: it may also stay where it runs, on spare GPUs, as long as
-    that costs it no more than it can afford (`may_stay`).
+def follow(
+    state: State, reservations: Reservations, rule: Callable[[Reservations], None] | None = None
+) -> Proposal:
+    """The proposal of a policy that keeps its reservations. `rule` gives out the GPUs that are not reserved,
+    by changing targets (`tables.Job`); without one they go by marginal return. Asks to be woken when the next
+    reservation begins.
     """
-    agenda = reservations.agenda(state)
-    in_service = state.in_service_by_type() if state.cluster.mixed else {"": state.in_service}
-    spare = SpareGpus(state, reservations, agenda, in_service)
-    rule(spare)
-    reservations.widen(agenda, spare.target, spare.spare, state.now)
-    following = _Following(state, reservations, agenda, spare)
-    proposal = following.proposal if following.stands() else following.propose()
-    if agenda.wake_at < inf:
-        proposal.wake_at = agenda.wake_at
+    reservations.update(state)
+    reservations.seated.clear()
+    if rule is None:
+        reservations.list_waiting()
+        count, wake_at = reservations.call(kernels.decide)
+    else:
+        reservations.call(kernels.begin)
+        rule(reservations)
+        count, wake_at = reservations.call(kernels.finish)
+    proposal = state.proposal()
+    if count:
+        changed = reservations.tables.slots.column("changed", count)
+        _Following(state, reservations, proposal).propose(changed)
+    if wake_at < inf:
+        proposal.wake_at = float(wake_at)
     return proposal
 
 
 class _Following:
-    """One decision."""
+    """One decision. `serves`: by node of the cluster, the virtual node that it serves, or `_WHOLE`; `server`:
+    by virtual node, the node of the cluster. `fixed`: the jobs that they serve, which stay there.
+    """
 
-    def __init__(self, state: State, reservations: Reservations, agenda: Agenda, spare: SpareGpus):
-        self.state, self.reservations, self.agenda = state, reservations, agenda
-        self.target, self.held = spare.target, spare.held
-        self.proposal = state.proposal()
-        self.mixed = state.cluster.mixed
+    def __init__(self, state: State, reservations: Reservations, proposal: Proposal):
+        self.state, self.reservations, self.proposal = state, reservations, proposal
+        self.names, self.view = reservations.types, reservations.view
+        self._jobs: dict[int, Job] = {}
+        self.serves: dict[int, int] = {}
+        self.server: dict[int, int] = {}
+        self.fixed: set[int] = set()
+        self._claimed = False
+        self._rows_on: dict[int, dict[int, None]] | None = None  # by node, the jobs there
 
-    def stands(self) -> bool:
-        """Whether every job holds what it is to have, and no job has to be seated. Jobs that hold whole nodes
-        of their own, as many as they have reserved, are in place from then on.
-        """
-        target, held = self.target, self.held
-        if len(held) != len(target):
-            return False
-        for job, share in target.items():
-            if held.get(job) != share.gpus or (self.mixed and share.gpu_type != job.gpu_type):
-                return False
-        demands, shares = self.reservations.demands, self.agenda.shares
-        arrived = [job for job, share in shares.items() if not demands[job].in_place and target[job] == share]
-        if not all(self._has_whole_nodes(job) for job in arrived):
-            return False
-        for job in arrived:
-            demands[job].in_place = True
-        return True
-
-    def _has_whole_nodes(self, job: JobView) -> bool:
-        """Whether a job that has reserved whole nodes runs on nodes that no other job is on."""
-        slot, placement = self.agenda.due[job], self.proposal.placement(job)
-        node = self.reservations.rooms[self.target[job].gpu_type].gpus_per_node
-        return placement is not None and slot.node == WHOLE and len(placement) * node == slot.gpus
-
-    def propose(self) -> Proposal:
-        """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat the jobs
+    def propose(self, changed: list[int]) -> None:
+        """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat those
         that were to grow but could not.
         """
-        target, due, proposal = self.target, self.agenda.due, self.proposal
-        demands = self.reservations.demands
-        self._shrink()
-        seating = Seating(proposal, self.reservations.rooms, demands, due)
-        unseated = self._keep_seats(seating)
-        reserved = {job: Share(due[job].gpus, demands[job].gpu_type) for job in unseated}
-        reserved_only = [job for job in unseated if target[job] == reserved[job]]
-        seating.seat(
-            [job for job in reserved_only if not (self._holds(job) == target[job] and self._may_stay(job))]
-        )
-        self._grow(seating)
-        failed = [job for job in unseated if self._drafted(job) != target[job] and not self._may_stay(job)]
-        seating.seat([job for job in failed if job not in seating.seated])
-        for job in seating.evicted:
-            if job not in due and not proposal.gpus(job):
-                seating.give_spare(job, target[job])
-        self.reservations.note_seated(due, seating.seated)
-        self.reservations.note_stops(self.held)
-        return proposal
+        self._jobs = {i: self.reservations.tables.jobs[i] for i in changed}
+        self._shrink(changed)
+        due = [i for i in changed if self._is_due(i)]
+        due.sort(key=lambda i: (self._jobs[i].end_s, self._jobs[i].order))
+        unseated = [i for i in due if not self._keep(i)]
+        self._seat([i for i in unseated if self._share(i) == self._target(i) and not self._may_stay(i)])
+        for i in sorted(changed, key=lambda i: (-self._jobs[i].target, self._jobs[i].order)):
+            if i not in self.fixed and self._jobs[i].target:
+                self._grow(i)
+        failed = [i for i in unseated if i not in self.fixed and self._drafted(i) != self._target(i)]
+        self._seat([i for i in failed if not self._may_stay(i)])
 
-    def _holds(self, job: JobView) -> Share:
-        """What a job holds now."""
-        return Share(job.gpus, (job.gpu_type or "") if self.mixed else "")
+    def _job(self, i: int) -> Job:
+        """A row of the table of jobs, as of this decision."""
+        if i not in self._jobs:
+            self._jobs[i] = self.reservations.tables.jobs[i]
+        return self._jobs[i]
 
-    def _drafted(self, job: JobView) -> Share:
-        """What a job holds in the draft."""
-        gpu_type = self.proposal.gpu_type(job) if self.mixed else ""
-        return Share(self.proposal.gpus(job), gpu_type or "")
+    def _is_due(self, i: int) -> bool:
+        return kernels.is_due(self._job(i), self.state.now)
 
-    def _shrink(self) -> None:
-        """Stop the jobs without a target, and those that leave spare GPUs for others of another type; resize
-        those that hold more than their target.
-        """
-        for job in self.state.running:
-            share = self.target.get(job)
-            leaves = share is not None and self.mixed and share.gpu_type != job.gpu_type
-            if share is None or (leaves and job not in self.agenda.due):
-                self.proposal.stop(job)
-            elif share.gpus < job.gpus and not leaves:
-                self.proposal.resize(job, share.gpus)
+    def _share(self, i: int) -> tuple[int, int]:
+        """The GPUs that a job has reserved, and their type."""
+        return self._job(i).size, self._job(i).type
 
-    def _keep_seats(self, seating: Seating) -> list[JobView]:
-        """Seat the due jobs that are at their address: first those that were there before, then those that
-        happen to run where their address can be. Returns the others, the least slack first.
-        """
-        due, demands = self.agenda.due, self.reservations.demands
-        seating.keep_in_place(job for job in due if demands[job].in_place)
-        others = [job for job in due if not demands[job].in_place]
-        for job in others:
-            demands[job].refresh()
-        others.sort(key=lambda job: (self.reservations.slack_s(job, self.state.now), job.order))
-        return [job for job in others if not (self.proposal.gpus(job) == due[job].gpus and seating.keep(job))]
+    def _target(self, i: int) -> tuple[int, int]:
+        """The GPUs that it is to hold."""
+        return self._job(i).target, self._job(i).target_type
 
-    def _grow(self, seating: Seating) -> None:
-        """Give jobs that hold less than their target the GPUs they lack, the largest target first.
+    def _drafted(self, i: int) -> tuple[int, int]:
+        """The GPUs that it holds in the draft."""
+        placement = self.proposal.placement(self.view(i))
+        if not placement:
+            return 0, 0
+        t = self.names.index(self.state.cluster.type_of(placement[0][0])) if len(self.names) > 1 else 0
+        return sum([gpus for _, gpus in placement]), t
 
-        Reservations that begin early do so at their address if possible. A due job that was evicted was
-        seated again instead, unless it found no place.
-        """
-        target, proposal = self.target, self.proposal
-        early = {
-            job: self.reservations.slots(job)[0]
-            for *_, job, gpus in self.agenda.soon
-            if target.get(job) == (gpus, self.reservations.demands[job].gpu_type)
-        }
-        growing = [
-            job
-            for job, (gpus, gpu_type) in target.items()
-            if gpus > proposal.gpus(job) or (self.mixed and proposal.gpu_type(job) != gpu_type)
-        ]
-        for job in sorted(growing, key=lambda job: (-target[job].gpus, job.order)):
-            if job in early and not proposal.gpus(job) and seating.begin_early(job, early[job]):
-                continue
-            if job in self.agenda.due and job in seating.evicted and job not in seating.unplaced:
-                continue
-            held = self._holds(job)
-            stopped = held.gpus and not proposal.gpus(job) and held.gpu_type != target[job].gpu_type
-            if not seating.give_spare(job, target[job]) and stopped:
-                seating.give_spare(job, held)
+    def _shrink(self, changed: Iterable[int]) -> None:
+        for i in changed:
+            job = self._jobs[i]
+            if job.held and (job.target == 0 or job.target_type != job.held_type):
+                self.proposal.stop(self.view(i))
+            elif 0 < job.target < job.held:
+                self.proposal.resize(self.view(i), job.target)
 
-    def _may_stay(self, job: JobView) -> bool:
+    def _grow(self, i: int) -> None:
+        """Give a job the GPUs that it lacks, if they are free; else what it holds."""
+        view, (target, t), (held, held_type) = self.view(i), self._target(i), self._drafted(i)
+        if target and (held < target or held_type != t) and view.in_system:
+            before, proposal = self.proposal.placement(view), self.proposal
+            change = proposal.resize if held else proposal.start
+            placement = change(view, target, gpu_type=self.names[t] or None)
+            if placement is None and not held and view.gpus:
+                proposal.keep(view)
+            elif placement and not held and self._share(i) == (target, t) and not self._fits(i, placement):
+                proposal.stop(view)  # its reservation begins early: at its address, if that is free
+                nodes = self._choose(i, set())
+                if nodes and proposal.has_room(view, nodes):
+                    proposal.start(view, target, on=nodes)
+                else:
+                    proposal.start(view, target, gpu_type=self.names[t] or None)
+            self._note(i, before)
+
+    # Addresses
+
+    def _claim(self) -> None:
+        """Note which nodes serve the jobs that are in place, before a job is seated."""
+        if self._claimed:
+            return
+        self._claimed = True
+        tables = self.reservations.tables
+        for i in tables.slots.column("in_place", tables.scope[0].in_place):
+            self._serve(i, self.proposal.placement(self.view(i)) or ())
+
+    def _serve(self, i: int, placement: Placement) -> None:
+        """Let the nodes of a job in place serve its address."""
+        v = self._job(i).address
+        self.fixed.add(i)
+        for node, _ in placement:
+            self.serves[node] = v
+            if v != _WHOLE:
+                self.server[v] = node
+
+    def _nodes(self, i: int) -> int:
+        """The whole nodes that a job has reserved."""
+        return self.reservations.sizes[self._job(i).row].nodes
+
+    def _fits(self, i: int, placement: Placement) -> bool:
+        """Whether a job that runs on `placement` is at its address there."""
+        if self._drafted(i) != self._share(i):
+            return False
+        v, node = self._job(i).address, placement[0][0]
+        node_gpus = self.reservations.pools[self._job(i).type].gpus_per_node
+        if v == _WHOLE and len(placement) * node_gpus == self._job(i).size:
+            return True  # no other job is on these nodes
+        self._claim()
+        if v == _WHOLE:
+            return len(placement) == self._nodes(i) and all(node not in self.serves for node, _ in placement)
+        return len(placement) == 1 and self.server.get(v, node) == node and self.serves.get(node, v) == v
+
+    def _keep(self, i: int) -> bool:
+        """Seat a job where it runs, if its address can be there."""
+        placement = self.proposal.placement(self.view(i))
+        if not placement or self._target(i) != self._share(i):
+            return False
+        if not self._fits(i, placement):
+            return False
+        self._serve(i, placement)
+        self.reservations.seated.add(i)
+        self.reservations.tables.jobs.write(i, in_place=1)
+        return True
+
+    def _may_stay(self, i: int) -> bool:
         """Whether a job that is due may stay where it is, on spare GPUs."""
-        slots, demand = self.reservations.slots(job), self.reservations.demands[job]
-        held = self._holds(job)
-        if not held.gpus or self._drafted(job) != held:
+        job, (held, t) = self._job(i), self._drafted(i)
+        if not held or (held, t) != (job.held, job.held_type):
             return False
-        if held.gpu_type == demand.gpu_type:
-            if held.gpus < slots[0].gpus:
-                return False
-        elif job.rate(held.gpus, held.gpu_type) < demand.rates[slots[0].gpus]:
+        row, back = self.reservations.sizes[job.held_row], self.reservations.sizes[job.row]
+        if job.held_row < 0 or row.rate < back.rate:
             return False
-        return may_stay(demand, slots[0].gpus, slots, self.state.now)
+        back_s = back.restart_s + job.work / back.rate
+        return bool(self.state.now + job.paying_s + back_s <= job.end_s + kernels.INSTANT_S)
+
+    def _seat(self, rows: Iterable[int]) -> None:
+        """Seat jobs that are due, in this order. Jobs that are not seated give way."""
+        queue, evicted = deque(rows), list[int]()
+        while queue:
+            i = queue.popleft()
+            if i in self.fixed or not self.view(i).in_system:
+                continue
+            for other in self._seat_one(i):
+                (queue if self._is_due(other) else evicted).append(other)
+        for i in evicted:
+            if not self._drafted(i)[0]:
+                self._grow(i)
+
+    def _seat_one(self, i: int) -> list[int]:
+        """Give a job its address. Returns the jobs that gave way."""
+        view, job, proposal = self.view(i), self._job(i), self.proposal
+        before, evicted = proposal.placement(view), list[int]()
+        if before:
+            proposal.stop(view)
+            self._note(i, before)
+        placement = None
+        if job.address == _WHOLE:
+            placement = proposal.start(view, job.size, gpu_type=self.names[job.type] or None)
+        if placement is not None and not self._fits(i, placement):
+            proposal.stop(view)
+            placement = None
+        if placement is None:
+            nodes = self._choose(i, {node for node, _ in before or ()})
+            for node, gpus in nodes:
+                evicted += self._clear(i, node, gpus)
+            if not nodes or not proposal.has_room(view, nodes):
+                return evicted
+            placement = proposal.start(view, job.size, on=nodes)
+        self._note(i, None)
+        self._serve(i, placement or ())
+        self.reservations.seated.add(i)
+        return evicted
+
+    def _choose(self, i: int, own: set[int]) -> Placement:
+        """Nodes for a job that is due: its virtual node's if that has one; else those on which the fewest
+        GPUs have to be cleared. Empty if there are not enough.
+        """
+        self._claim()
+        job, proposal = self._job(i), self.proposal
+        v, left, pool = job.address, job.size, self.reservations.pools[job.type]
+        if v in self.server:
+            return ((self.server[v], left),)
+        counts, node_gpus = self.view(i).node_counts, pool.gpus_per_node
+        if sum(counts) != left:
+            counts = tuple(min(node_gpus, left - taken) for taken in range(0, left, node_gpus))
+        # A job in whole nodes takes the rest of its last one, too: that is what it has reserved.
+        on_each = left if v != _WHOLE else node_gpus if counts[0] == node_gpus else counts[0]
+        ranked = []
+        for node in range(pool.first, pool.first + pool.nodes):
+            free = proposal.free_on(node)
+            held = sum(self._gpus_on(node).values()) if free < on_each else 0
+            if node not in self.serves and free + held >= on_each:
+                ranked.append((max(0, on_each - free), node not in own, free, node))
+        if len(ranked) < len(counts):
+            return ()
+        nodes = tuple(sorted(zip([node for *_, node in sorted(ranked)], counts, strict=False)))
+        return nodes if proposal.in_shape(self.view(i), nodes) else ()
+
+    # Jobs by node in the draft
+
+    def _gpus_on(self, node: int) -> dict[int, int]:
+        """The jobs on a node, with their GPUs there."""
+        if self._rows_on is None:
+            self._rows_on = {}
+            for view in self.proposal.running():
+                if view in self.reservations.row:
+                    self._note(self.reservations.row[view], None)
+        rows = self._rows_on.get(node, ())
+        return {i: dict(self.proposal.placement(self.view(i)) or ()).get(node, 0) for i in rows}
+
+    def _note(self, i: int, before: Placement | None) -> None:
+        """A job runs elsewhere in the draft than `before`."""
+        if self._rows_on is not None:
+            for node, _ in before or ():
+                self._rows_on.get(node, {}).pop(i, None)
+            for node, _ in self.proposal.placement(self.view(i)) or ():
+                self._rows_on.setdefault(node, {})[i] = None
+
+    def _clear(self, i: int, node: int, gpus: int) -> list[int]:
+        """Make room for `gpus` GPUs of a job on a node: jobs that are not due go first, then small ones, then
+        late submissions.
+        """
+        proposal, held, evicted = self.proposal, self._gpus_on(node), list[int]()
+        others = [other for other in held if other not in self.fixed]
+        others.sort(key=lambda other: (self._is_due(other), held[other], -self._job(other).order))
+        for other in others:
+            if proposal.has_room(self.view(i), ((node, gpus),)):
+                break
+            before = proposal.placement(self.view(other))
+            proposal.stop(self.view(other))
+            self._note(other, before)
+            evicted.append(other)
+        return evicted

@@ -132,5 +132,7 @@ def test_it_pays_when_plain_functions_took_as_long(folder: Path, monkeypatch: py
     with jit.uncompiled():
         fresh = Kernels("small")
         fresh.spent_s = 1e9
+        assert fresh.worth_compiling()
+        assert not fresh.compile_for({small.total: (small.Row([1.0], [1]), 0.1)})
         assert not fresh.worth_compiling()
     assert jit.VARIABLE not in os.environ
