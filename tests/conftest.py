@@ -27,6 +27,7 @@ settings.load_profile("any-machine")
 # Programs started in the background by a script ignore Ctrl-C, and so would those that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["ITERTIME_CACHE"] = "off"  # tests of the cache have folders of their own
+os.environ["CLUSTERSIM_COMPILE"] = "never"  # nor does a test wait for a compiler, unless it is about that
 
 
 @pytest.fixture(scope="module")
