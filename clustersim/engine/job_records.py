@@ -43,7 +43,9 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.restarts = active.restarts
     record.migrations = active.migrations
     record.lost_s = active.lost_s
-    record.reason = "; ".join(filter(None, (reason, active.request_note, active.policy_note)))
+    if reason or active.request_note or active.policy_note:
+        reason = "; ".join(filter(None, (reason, active.request_note, active.policy_note)))
+    record.reason = reason
     record.global_batch = job.global_batch
     record.seq_len = job.seq_len
     record.framework = job.framework or ""
@@ -66,7 +68,9 @@ def record_of(active: ActiveJob, state: str, reason: str = "") -> JobRecord:
     record.gpu_fraction = active.needs if active.millionths else None
     record.service = job.service or ""
     record.phases = job.phases or ""
-    record.cpus_per_gpu, record.host_gb_per_gpu = _host_per_gpu(job)
+    record.cpus_per_gpu = record.host_gb_per_gpu = None
+    if job.cpus is not None or job.host_memory_gb is not None:
+        record.cpus_per_gpu, record.host_gb_per_gpu = _host_per_gpu(job)
     return record
 
 

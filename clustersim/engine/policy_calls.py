@@ -42,6 +42,7 @@ class PolicyCalls:
         self._scheduler, self._facts, self._when = scheduler, facts, when
         self._check_all_keys = check_all_keys
         self._hands_back = scheduler.leaves_idle is False
+        self._is_simple = not (check_all_keys or self._hands_back)  # answers are seldom looked through
         self.state = State(facts)
         self.admits_all = type(scheduler).admit is Scheduler.admit
         self._refuses_none = type(scheduler).refusal is Scheduler.refusal
@@ -57,6 +58,8 @@ class PolicyCalls:
             if answer.decision == self._facts.decision:
                 if self._facts.waiting.rankings:
                     self._check_keys(answer)
+                if self._is_simple and not answer.withdrawals and self._facts.changes is None:
+                    return answer
                 if self._check_all_keys and answer.order and (fault := broken_order(answer)):
                     raise self.error(fault)
                 withdrawals = answer.withdrawals

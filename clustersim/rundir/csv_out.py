@@ -200,11 +200,9 @@ JOBS = table_of(
 def columns_stated(jobs: Fields) -> int:
     """How many of `JOBS` a table of these records needs: up to the last one that some record states."""
     return max(
-        (
-            place
-            for place, column in enumerate(JOBS, 1)
-            if not column.optional or any(value != column.blank for value in jobs[column.name])
-        )
+        place
+        for place, column in enumerate(JOBS, 1)
+        if not column.optional or jobs[column.name].count(column.blank) < len(jobs[column.name])
     )
 
 

@@ -23,7 +23,7 @@ from itertime.io import (
 )
 from itertime.spec import Models
 from traces.dependencies import cycle_of, words_of_cycle
-from traces.job import Job
+from traces.job import Job, job_of
 
 from .misfits import misfit
 from .schema import COLUMNS, NAMES, contradictions
@@ -260,4 +260,4 @@ def _job(
         for value, name in zip(values, ("job_id", "submit_s"), strict=False):
             if value is None and problems.count == problem_count:
                 problems.add(line, name, "", "is empty; every job needs one")
-    return Job(*values) if problems.count == problem_count else None
+    return job_of(values) if problems.count == problem_count else None

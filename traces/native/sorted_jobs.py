@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, BinaryIO, Self
 
 from itertime.errors import UserError
-from traces.job import Job, SubmissionKey, submission_key
+from traces.job import Job, SubmissionKey, job_of, submission_key
 
 __all__ = ["StoredJobs"]
 
@@ -71,7 +71,7 @@ class StoredJobs:
     def __iter__(self) -> Iterator[Job]:
         runs = [self._rows(run) for run in self._runs]
         rows = runs[0] if len(runs) == 1 else merge(*runs, key=_key)
-        return (Job(*row[:-1]) for row in rows)
+        return (job_of(row[:-1]) for row in rows)
 
     def _rows(self, run: list[int]) -> Iterator[_Row]:
         for i in run:
