@@ -2,6 +2,7 @@
 
 python benchmarks/every_policy.py --jobs 10000 --load 2.5
 python benchmarks/every_policy.py --jobs 300 --load 1 --check
+python benchmarks/every_policy.py --rigid --load 0.9 --rows --policies srtf tiresias
 python benchmarks/every_policy.py --trace TRACE.csv --policies hesrpt afs --limit-s 600
 
 Generated LLM jobs (`clustersim trace generate`) on 1,024 GPUs, each policy in a process of its own, one after
@@ -24,7 +25,10 @@ from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
+from engine import rigid_jobs
+
 from clustersim.audit import check_run_folder
+from clustersim.cluster import Cluster
 from clustersim.runs import Trace, find_policy, list_policies, run
 from clustersim.scheduler import Proposal, Scheduler, State
 from traces.synthetic import Recipe, generate
@@ -117,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--load", type=float, default=2.5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trace", type=Path, help="a trace to run in place of a generated one")
+    parser.add_argument("--rigid", action="store_true", help="the rigid jobs of engine.py")
     parser.add_argument("--cluster", default="n128g8")
     parser.add_argument("--policies", nargs="+", default=[info.name for info in list_policies()])
     parser.add_argument("--limit-s", type=int, help="processor seconds a policy may take")
@@ -125,7 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--rows", action="store_true", help="print rows of docs/performance.md: units of srtf"
     )
     options = parser.parse_args(arguments)
-    if options.trace is None:
+    if options.rigid:
+        cluster = Cluster.parse(options.cluster)
+        trace = Trace.of(list(rigid_jobs(options.jobs, cluster, options.seed, options.load)))
+    elif options.trace is None:
         recipe = Recipe(
             jobs=options.jobs,
             load=options.load,
