@@ -51,7 +51,7 @@ GROUPS = {
     "tensor-parallel communication": ("tp_comm",),
     "context-parallel communication": ("cp_comm",),
     "expert-parallel communication": ("ep_comm",),
-    "pipeline communication": ("p2p", "embedding_sync"),
+    "pipeline communication": ("p2p", "embedding_sync", "stalled_sends"),
     "data-parallel communication, exposed": ("dp_comm", "fsdp_comm", "fsdp_last", "outer_sync"),
     "compression and clipping of gradients": ("compression", "compression_once", "clipping"),
     "waiting for the slowest rank, balancing": ("imbalance", "balance"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.io import MAX_BYTES, read_text
-from itertime.spec import ModelSpec, Plan, System, load_framework
+from itertime.spec import ModelSpec, Plan, System, load_framework, stalled_sends
 
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
 LEVEL = 0.9
@@ -148,14 +148,19 @@ def interval_s(
 
     A calibrated site has the range of its own held-out runs. Elsewhere the range is the first of `lookups`
     that is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
-    None where no run tells.
+    None where no run tells. Where sends may stall, the interval reaches from the runs without stalls to those
+    with them.
     """
     relative = system.site.measured_over_predicted
     if relative is None:
         relative = load_ranges(without).of(*_names(model, plan, system, framework))
         if relative is None:
             return None
-    return relative[0] * iteration_s, relative[1] * iteration_s
+    fast_s = slow_s = iteration_s
+    if system.stalling_nodes:
+        stalled_s, likely = stalled_sends(load_framework(framework or system.framework), system, plan)
+        fast_s, slow_s = (iteration_s - stalled_s, slow_s) if likely else (fast_s, iteration_s + stalled_s)
+    return relative[0] * float(fast_s), relative[1] * float(slow_s)
 
 
 def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: str = "") -> str:

@@ -117,6 +117,8 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         share = 1 / 3 if end == LAST else 2 / 3  # a backward pass has twice the products
         added = layers * framework.pipeline_layer_s + framework.micro_batch_s * plans.interleave
         parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
+    if framework.crossing_layer_s or framework.crossing_layer_rank_s:
+        parts["overhead"] = parts["overhead"] + _missing_to_floor(workload, parts, end)
     parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
     filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
@@ -124,6 +126,18 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         parts["offload_comm"] = np.maximum(parts["offload_comm"] + filled_waits, 0.0)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
     return parts
+
+
+def _missing_to_floor(workload: Workload, parts: Parts, end: int) -> Array:
+    """Seconds that the layers of a pass lack to the framework's least time, (4, plans), where a pipeline of
+    tensor-parallel stages crosses NVLink domains.
+    """
+    plans, framework, layers = workload.plans, workload.framework, workload.partition.layers
+    floor = framework.crossing_layer_s + framework.crossing_layer_rank_s * plans.tp
+    share = 1 / 3 if end == LAST else 2 / 3  # a backward pass has twice the products
+    crosses = (plans.tp > 1) & (plans.pp > 1) & (plans.next_stage * plans.pp > workload.system.domain_gpus)
+    missing = share * floor * layers - sum(parts.values(), np.zeros(layers.shape))
+    return np.where(crosses, np.maximum(missing, 0.0), 0.0)
 
 
 def _hide_ends(parts: Parts, plans: PlanBatch, shards: _Shards) -> Array:

@@ -41,6 +41,7 @@
 | `Evidence` | whether a part of a profile is measured, fitted or assumed, and its errors |
 | `load_profile`, `list_profiles` | a shipped profile or a JSON file; names of the shipped profiles |
 | `profile_of` | the profile of a system's GPUs, with their power and memory |
+| `stalled_sends` | seconds that stalled sends add in some runs, and whether they are likely |
 | `profile_path` | the file of a profile |
 
 Queries, which `Profile.seconds` answers:
@@ -111,6 +112,7 @@ from .system import (
     load_system,
     price_of,
     profile_of,
+    stalled_sends,
     system_of,
     system_reference,
 )
@@ -183,6 +185,7 @@ __all__ = [
     "profile_path",
     "refusal_of",
     "resolved_digest",
+    "stalled_sends",
     "system_of",
     "system_reference",
 ]

@@ -94,6 +94,15 @@ class Framework:
     pipeline_layer_s: NonNegative = optional(
         0.0, "added per layer and micro-batch of a pipeline of several stages", "s"
     )
+    crossing_layer_s: NonNegative = optional(
+        0.0, "least seconds of a layer and micro-batch, both passes, where tp > 1 and stages cross nodes", "s"
+    )
+    crossing_layer_rank_s: NonNegative = optional(
+        0.0, "in addition to crossing_layer_s for each tensor-parallel rank", "s"
+    )
+    stalled_send_s: NonNegative = optional(
+        0.0, "added per micro-batch and neighbour of a stage in runs with a stalling node", "s"
+    )
     expert_layer_s: NonNegative = optional(
         0.0, "added per layer of experts and micro-batch: routing, synchronisation", "s"
     )

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
@@ -30,7 +31,7 @@ from itertime.io import (
     optional,
 )
 
-from .framework import NEUTRAL, load_framework
+from .framework import NEUTRAL, Framework, load_framework
 from .profile import Profile, load_profile, profile_state
 from .references import Reference
 
@@ -145,6 +146,9 @@ class System:
     )
     network_bulk_latency_s: Latency = optional(
         0.0, "additional delay of a large message per hop; 0: not measured", "s"
+    )
+    stalling_nodes: Share = optional(
+        0.0, "share of nodes whose NICs make sends between stages stall, where the framework's do", "1"
     )
     ring_step_s: Latency = optional(
         0.0,
@@ -404,3 +408,17 @@ def price_of(system: System | None, user_usd: float | None = None, where: str = 
     if system is not None and system.usd_per_gpu_hour is not None:
         return Price(system.usd_per_gpu_hour, f"as system {system.name} says")
     return Price(DEFAULT_USD_PER_GPU_HOUR, "by default: the system states no price")
+
+
+def stalled_sends(framework: Framework, system: System, plans: Any) -> tuple[Any, Any]:
+    """Seconds that stalled sends add to an iteration of a `Plan`, or of each in a `PlanBatch`, and whether a
+    run is likely to have a node that stalls them.
+
+    A stage of two has one neighbour, those between have two; a run has such a node with probability
+    1 - (1 - share)^nodes. Every run is in one of two modes, with these seconds or without.
+    """
+    nodes = np.ceil(plans.gpus / system.gpus_per_node)
+    neighbours = np.minimum(plans.pp, 4) / 2
+    crosses = (plans.pp > 1) & (plans.gpus > system.domain_gpus)
+    seconds = np.where(crosses, plans.microbatches * neighbours * framework.stalled_send_s, 0.0)
+    return seconds, 1 - (1 - system.stalling_nodes) ** nodes > 0.5

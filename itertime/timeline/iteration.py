@@ -41,6 +41,7 @@ def iteration_graph(model: ModelSpec, plan: Plan, system: System, profile: Profi
         ("gradients to the CPU", "network", "optimizer_copies"),
         ("optimizer", "compute", "optimizer"),
         (f"exchange between workers (1/{plan.options.local_steps})", "network", "outer_sync"),
+        ("stalled sends", "network", "stalled_sends"),
         ("overhead", "compute", "iteration_overhead"),
         ("slowed by communication", "compute", "contention_once"),
     ):

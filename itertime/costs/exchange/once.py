@@ -12,7 +12,7 @@ from itertime.costs.layer import Parts
 from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
-from itertime.spec import PlanBatch
+from itertime.spec import PlanBatch, stalled_sends
 
 from .clipping import Clipping, clipping_s, clips_buckets
 from .compression_kernels import compression_kernels_s
@@ -58,6 +58,9 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
         + workload.framework.iteration_s
         + _broadcasts(plans) * site.zero_broadcast_s,
     }
+    if workload.framework.stalled_send_s:
+        stalled_s, likely = stalled_sends(workload.framework, workload.system, plans)
+        once["stalled_sends"] = np.where(likely, stalled_s, 0.0)
     if workload.outer.workers > 1:
         once["outer_sync"] = outer_sync_s(workload, shared, experts)
     if workload.contention:
