@@ -72,7 +72,8 @@ class Pollux(Scheduler):
             jobs = sorted([*state.running, *state.pending], key=lambda job: job.order)
             unsettled = state.unsettled()
             movable = [job for job in jobs if job not in unsettled]
-            proposal.run(self._divided(state, movable, len(jobs)), let_settle=True)
+            settling_gpus = sum(job.gpus for job in unsettled)
+            proposal.run(self._divided(state, movable, len(jobs), settling_gpus), let_settle=True)
             if self.apart:
                 _keep_apart(proposal)
             for job in proposal.changes:
@@ -98,9 +99,11 @@ class Pollux(Scheduler):
 
     # GPUs
 
-    def _divided(self, state: State, movable: Sequence[JobView], jobs: int) -> dict[JobView, int]:
-        """The GPUs of the jobs that get some. `jobs`: in the system."""
-        gpus = state.in_service - sum(job.gpus for job in state.unsettled())
+    def _divided(
+        self, state: State, movable: Sequence[JobView], jobs: int, settling_gpus: int
+    ) -> dict[JobView, int]:
+        """The GPUs of the jobs that get some. `jobs`: in the system. `settling_gpus`: those of the others."""
+        gpus = state.in_service - settling_gpus
         fair = max(1, state.in_service) / max(1, jobs)
         fair_goodputs: dict[int, float] = {}
         waiting: dict[tuple[int, float], Options] = {}  # by goodput and weight
@@ -144,8 +147,10 @@ class Pollux(Scheduler):
             spent = np.maximum(age_s - changes * restart_s, 0.0) / np.maximum(age_s + restart_s, 1e-9)
             spent[sizes.index(job.gpus)] = 1.0
             rates = rates * spent
-        speedups = np.maximum(rates / fair_goodput, self.waiting_speedup)
-        return (0, *sizes), job.weight * self._worth(np.array([self.waiting_speedup, *speedups]))
+        speedups = np.empty(len(sizes) + 1)
+        speedups[0] = self.waiting_speedup
+        np.maximum(rates / fair_goodput, self.waiting_speedup, out=speedups[1:])
+        return (0, *sizes), job.weight * self._worth(speedups)
 
     def _restarts(self, job: JobView, sizes: tuple[int, ...]) -> NDArray[np.float64]:
         """Seconds of a restart of a job on each of its sizes. Jobs of a kind share one array."""
