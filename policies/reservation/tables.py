@@ -230,9 +230,9 @@ class Table:
 
     def extend(self, rows: list[Any]) -> None:
         """Add these rows."""
-        if self._compiled and rows:
+        if rows and self._compiled:
             self._take_records(np.concatenate([self.rows, self._records_of(rows)]))
-        else:
+        elif rows:
             self.rows += rows
 
     def records(self) -> Any:
