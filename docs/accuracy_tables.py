@@ -328,8 +328,8 @@ def ranges() -> str:
 def spreads() -> str:
     parts = json.loads(TABLE.read_text(encoding="utf-8"))["spreads"]
     sources, gpus, software, plans = (100 * parts[name] for name in ("sources", "GPUs", "software", "plans"))
-    added = f"{gpus:.0f} % for a GPU, {software:.0f} % for software, {plans:.0f} % for a class of plans"
-    return f"{sources:.0f} % between sources; where it was not measured, {added} more"
+    added = f"GPU {gpus:.0f} %, software {software:.0f} %, class of plans {plans:.0f} %"
+    return f"{sources:.0f} % between sources; not measured: {added}"
 
 
 def choosing(sets: Sequence[Measured]) -> str:
