@@ -53,7 +53,7 @@ def test_the_page_has_everything_for_some_sets(data, monkeypatch):
     assert "moe_dispatcher: taken as deepep" in text
     assert "zero_broadcast_s" in text
     assert "| pp 1 | 27 |" in text
-    assert re.search(rf"\| {SET} \| 8.24 \| .* \| yes \|", text)
+    assert re.search(rf"\| {SET} \| 6.20 \| .* \| yes \|", text)
 
 
 NODE = "one node of H100 SXM, all submitters"
