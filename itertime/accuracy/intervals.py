@@ -153,7 +153,7 @@ def interval_s(
     """
     relative = system.site.measured_over_predicted
     if relative is None:
-        relative = load_ranges(without).of(*_names(model, plan, system, framework))
+        relative = _range(without, *_names(model, plan, system, framework))
         if relative is None:
             return None
     fast_s = slow_s = iteration_s
@@ -167,7 +167,17 @@ def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: s
     """What the width of `interval_s` comes from, in words; "" where there is no interval."""
     if system.site.measured_over_predicted is not None:
         return "the site's own runs, each predicted by constants that were fitted without it"
-    return load_ranges().basis(*_names(model, plan, system, framework))
+    return _basis(*_names(model, plan, system, framework))
+
+
+@functools.cache
+def _range(without: str, profile: str, kind: str, framework: str, name: str) -> Range | None:
+    return load_ranges(without).of(profile, kind, framework, name)
+
+
+@functools.cache
+def _basis(profile: str, kind: str, framework: str, name: str) -> str:
+    return load_ranges().basis(profile, kind, framework, name)
 
 
 def _names(model: ModelSpec, plan: Plan, system: System, framework: str) -> Key:
