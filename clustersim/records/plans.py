@@ -29,7 +29,7 @@ PARTS = {
     "recompute_s": ("recompute",),
     "bubble_s": ("bubble",),
     "tp_comm_s": ("tp_comm", "ep_comm", "cp_comm"),
-    "pp_comm_s": ("p2p",),
+    "pp_comm_s": ("p2p", "stalled_sends"),
     "dp_comm_s": (
         "dp_comm", "embedding_sync", "fsdp_comm", "fsdp_last", "outer_sync", "balance", "contention",
         "contention_once",
