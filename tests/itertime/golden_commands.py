@@ -41,10 +41,15 @@ def printed(case: dict[str, Any], folder: Path) -> str:
         code = itertime(shlex.split(case["arguments"]))
     lines = [f"exit {code}"] if code else []
     lines += [f"! {line}" for line in err.getvalue().splitlines() if "is extrapolated beyond" not in line]
-    lines += _in_short(out.getvalue()).splitlines()
+    lines += _in_short(_relative(out.getvalue(), folder)).splitlines()
     lines += sorted(f"written: {path.relative_to(folder)}" for path in set(folder.rglob("*")) - before)
-    text = "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "").replace(f"{ROOT}/", "")
+    text = _relative("\n".join(line.rstrip() for line in lines), folder)
     return _TAKEN.sub("TIME", text) + "\n"
+
+
+def _relative(text: str, folder: Path) -> str:
+    """Paths without the folders they lie in, before lines are broken: breaks would depend on their length."""
+    return text.replace(f"{folder}/", "").replace(f"{ROOT}/", "")
 
 
 def _in_short(text: str) -> str:
