@@ -97,8 +97,9 @@ def _layer_costs(
         attention = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, attention)
     repeated_s = sum(forward.values(), np.zeros(len(plans)))
+    overhead = _overhead_s(workload)
     if model.experts > 1:
-        dispatch, repeated_dispatch_s = _dispatch_parts(workload, forward, backward)
+        dispatch, repeated_dispatch_s = _dispatch_parts(workload, forward, backward, overhead)
         forward |= dispatch
         backward |= dispatch
         repeated_s = repeated_s + repeated_dispatch_s
@@ -113,8 +114,7 @@ def _layer_costs(
     launches = _launch_waits_s(workload, forward, backward)
     if launches is not None:
         forward["launch"], backward["launch"] = launches
-    overhead = _overhead_s(workload)  # a backward pass has twice the products
-    forward["overhead"], backward["overhead"] = overhead / 3, overhead * 2 / 3
+    forward["overhead"], backward["overhead"] = overhead / 3, overhead * 2 / 3  # twice the products
     return LayerCosts(forward, backward)
 
 
@@ -177,12 +177,15 @@ def _issued_share(workload: Workload) -> Array | float:
     return np.asarray(sum(issued) / sum(kernels))
 
 
-def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> tuple[Parts, Array]:
+def _dispatch_parts(
+    workload: Workload, forward: Parts, backward: Parts, overhead: Array
+) -> tuple[Parts, Array]:
     """Seconds of each pass by part: "ep_comm", and "contention" with the work that hides it under
     `ep_overlap`. Then the seconds of both in a forward pass that is repeated.
 
-    `forward` and `backward` are the passes' other parts: the work beside which tokens travel. A repeated pass
-    hides its dispatch behind its own work, and behind what the dispatch of both passes leaves of theirs.
+    `forward` and `backward` are the passes' other parts: the work beside which tokens travel. They travel on
+    while the GPU waits for the CPU, too, the `overhead` of both passes, and slow no work then. A repeated
+    pass hides its dispatch behind its own work, and behind what the dispatch of both passes leaves of theirs.
     """
     comm = expert_parallel_s(workload)
     overlaps, contention = workload.plans.ep_overlap, workload.contention
@@ -191,13 +194,14 @@ def _dispatch_parts(workload: Workload, forward: Parts, backward: Parts) -> tupl
     nothing = np.zeros(len(workload))
     forward_work = sum(forward.values(), nothing)
     work = forward_work + sum(backward.values(), nothing)
-    exposed = np.where(overlaps, overlapped_s(comm, work), comm)
-    cover = forward_work + np.maximum(work - 2 * comm, 0.0)
+    exposed = np.where(overlaps, overlapped_s(comm, work + overhead), comm)
+    cover = forward_work + np.maximum(work + overhead - 2 * comm, 0.0)
     exposed_again = np.where(overlaps, np.maximum(comm - cover, 0.0), comm)
     if not contention:
         return {"ep_comm": exposed}, exposed_again
-    parts = {"contention": contention * (comm - exposed), "ep_comm": exposed}
-    return parts, contention * (comm - exposed_again) + exposed_again
+    busy_share = work / (work + overhead)
+    parts = {"contention": contention * busy_share * (comm - exposed), "ep_comm": exposed}
+    return parts, contention * busy_share * (comm - exposed_again) + exposed_again
 
 
 def _exposed_share(workload: Workload) -> Array | float:

@@ -195,8 +195,8 @@ def expert_parallel_s(workload: Workload) -> Array:
 
 
 def overlapped_s(comm: Array, work: Array) -> Array:
-    """What of the dispatch `comm` of each of a layer's two passes stays exposed where `work`, all other work
-    of both, runs beside it.
+    """What of the dispatch `comm` of each of a layer's two passes stays exposed where `work`, all other time
+    of both, passes beside it.
 
     The forward pass of one micro-batch runs beside the backward pass of another (DeepSeek-V3, 2024, section
     3.2.1: DualPipe; Megatron Core's combined 1F1B), so all work hides all dispatch but the excess.
