@@ -32,6 +32,7 @@ from clustersim.forecast.state import state_at
 from itertime.commandline import run_task
 from traces import Job
 from traces.logs.log import Log, LoggedJob
+from traces.native import PackedJobs
 
 CLUSTER = "n8g8"
 ARMS = (
@@ -81,14 +82,20 @@ def logged(jobs: Sequence[Job], policy: str) -> Log:
     """What a policy does with the jobs, as a log."""
     run = clustersim.run(jobs, policy, cluster=CLUSTER, overheads=None, bound="none")
     starts = {record.job_id: record.start_s for record in run.jobs}
-    rows = tuple(
+    rows = (
         LoggedJob(
-            i, job.job_id, job.submit_s, job.gpus or 0, job.duration_s, user=job.user,
-            estimate_s=job.estimate_s, logged_start_s=starts[job.job_id],
+            job.job_id,
+            job.submit_s,
+            gpus=job.gpus or 0,
+            duration_s=job.duration_s,
+            user=job.user,
+            estimate_s=job.estimate_s,
+            logged_start_s=starts[job.job_id],
+            line=line,
         )
-        for i, job in enumerate(jobs, 1)
-    )  # fmt: skip
-    return Log("simulated", (), False, rows, (), ())
+        for line, job in enumerate(jobs, 1)
+    )
+    return Log("simulated", (), False, PackedJobs(LoggedJob, rows))
 
 
 def coverage(policy: str, later: bool, expected: bool, seed: int) -> Coverage:

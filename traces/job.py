@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, make_dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
-__all__ = ["MAX_GPUS", "Job", "job_of", "submission_key", "submission_order"]
+__all__ = ["MAX_GPUS", "Job", "job_of", "maker_of", "submission_key", "submission_order"]
 
 MAX_GPUS = 10_000_000
 """The most GPUs of a job."""
 
+JobType = TypeVar("JobType", bound="Job")
+
 SubmissionKey = tuple[float, int, int, str, int, str, str]
 
+_NO_CHANGES: Mapping[str, Any] = {}
 _NUMBERED = re.compile(r"(?:[^/]*/)?([0-9]+)(?:_([0-9]+))?(?:@.*)?", re.DOTALL)
 """An id that is a number: of an array with a task, of a cluster, of one of several submissions."""
 
@@ -130,16 +133,30 @@ class Job:
         return "iterations" if states_model_work else "duration"
 
 
-_Unfrozen: Any = make_dataclass("_Unfrozen", [field.name for field in fields(Job)], slots=True)
-
-
-def job_of(values: Iterable[Any]) -> Job:
-    """The job with these values of all fields, in their order. It takes a seventh of the time of `Job(...)`:
-    a frozen dataclass sets each of its fields by a call.
+def maker_of(kind: type[JobType]) -> Callable[..., JobType]:
+    """What makes a `kind` of job of the values of all fields, in their order, and of other values of some. It
+    takes a seventh of the time of `kind(...)`: a frozen dataclass sets each of its fields by a call.
     """
-    job = _Unfrozen(*values)
-    job.__class__ = Job  # both classes have the same slots
-    return cast("Job", job)
+    values_of_fields: Any = make_dataclass("_Values", [field.name for field in fields(kind)])
+    members = {
+        "__slots__": kind.__slots__,
+        "__init__": values_of_fields.__init__,
+        "__setattr__": object.__setattr__,
+        "__delattr__": object.__delattr__,  # Python assigns at C speed only if it inherits neither
+    }
+    unfrozen: Any = type("_Unfrozen", kind.__bases__, members)
+
+    def job_of_kind(values: Iterable[Any], changes: Mapping[str, Any] = _NO_CHANGES) -> JobType:
+        job = unfrozen(*values)
+        for name, value in changes.items():
+            setattr(job, name, value)
+        job.__class__ = kind  # both classes have the same slots
+        return cast("JobType", job)
+
+    return job_of_kind
+
+
+job_of = maker_of(Job)
 
 
 def submission_order(jobs: Iterable[Job]) -> list[Job]:

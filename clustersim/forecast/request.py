@@ -50,7 +50,7 @@ class Request:
             if nodes < 1 or self.gpus % nodes:
                 raise UserError(f"--nodes {nodes}: must be a number of nodes that divides --gpus {self.gpus}")
             fields["gpus_per_node"] = self.gpus // nodes
-        return LoggedJob(0, NEW, state.now_s, self.gpus, None, estimate_s=self.limit_s, **fields)
+        return LoggedJob(NEW, state.now_s, gpus=self.gpus, estimate_s=self.limit_s, **fields)
 
 
 def _found(job_id: str, state: LiveState) -> LoggedJob:

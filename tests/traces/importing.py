@@ -13,7 +13,8 @@ _READING = tuple(field.name for field in fields(ReadOptions))
 
 def import_log(path: str | Path, **options: Any) -> tuple[list[Job], dict[str, Any]]:
     reading = {name: options.pop(name) for name in _READING if name in options}
-    return _import_log(path, ReadOptions(**reading), **options)
+    jobs, report = _import_log(path, ReadOptions(**reading), **options)
+    return list(jobs), report
 
 
 def write(path: Path, log: str | dict[str, str]) -> Path:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice, repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import shown
 from itertime.spec import Models
 from traces.attempts import Attempt, attempts_text
-from traces.job import Job, submission_key
-from traces.native import unreadable
+from traces.job import Job, job_of, submission_key
+from traces.native import PackedJobs, unreadable
 from traces.summary import demand
-from traces.workload import Rules, Work, WorkMaker, deadline_factors, stream, work_maker
+from traces.workload import Rules, Work, WorkMaker, as_floats, deadline_factors, stream, work_maker
 
 from . import named_columns
 from .formats import FORMATS
@@ -92,7 +96,7 @@ def import_log(
     seed: int = 0,
     selection: Selection | None = None,
     model_path: Sequence[str | Path] = (),
-) -> tuple[list[Job], Report]:
+) -> tuple[PackedJobs[Job], Report]:
     """Read a log and turn it into jobs in submission order, with a JSON-ready report.
 
     `path` may be a pipe, or a folder of tables. `options` say what the log does not: format, columns, unit
@@ -112,8 +116,7 @@ def import_log(
         sha256 = opened.sha256()
     log = stating_host(log) if options.host else log
     log, profile_report = _with_profiles(with_parts(log) if options.gpu_fractions else log, options)
-    rows, log = list(log.jobs), replace(log, jobs=())
-    jobs, report = _converted(log, rows, maker, seed, selection or Selection())
+    jobs, report = convert(log, maker, seed, selection or Selection())
     head: Report = {
         "format": log.format,
         "input": {"file": Path(path).name, "sha256": sha256, "columns": list(log.columns)},
@@ -157,7 +160,7 @@ def read_speeds(path: str | Path) -> tuple[list[TableRow], Report]:
     return rows, {"format": file["format"], "files": [file], "counts": counts, "assumptions": notes}
 
 
-def _jobs_of(path: str) -> tuple[tuple[LoggedJob, ...], Report]:
+def _jobs_of(path: str) -> tuple[PackedJobs[LoggedJob], Report]:
     """The jobs of another log, and what this log is."""
     with open_log(path) as opened:
         log = read(opened, ReadOptions())
@@ -180,43 +183,33 @@ def read(source: LogSource, options: ReadOptions) -> Log:
     return FORMATS[log_format].read(source, options)
 
 
-def convert(log: Log, maker: WorkMaker | None, seed: int, selection: Selection) -> tuple[list[Job], Report]:
+def convert(
+    log: Log, maker: WorkMaker | None, seed: int, selection: Selection
+) -> tuple[PackedJobs[Job], Report]:
     """Jobs in submission order, and the part of the report that accounts for every row.
 
     Random draws cover every job of the log before the selection, in submission order, with one stream per
     purpose. So the selection decides which jobs remain, never what a job is. Raises UserError if the
     selection is empty, TableError if it holds no usable job.
     """
-    return _converted(replace(log, jobs=()), list(log.jobs), maker, seed, selection)
-
-
-def _converted(
-    log: Log, rows: list[LoggedJob], maker: WorkMaker | None, seed: int, selection: Selection
-) -> tuple[list[Job], Report]:
-    """`convert` of a log without its jobs, which are `rows`. The list is emptied, so that a log of a million
-    jobs is in memory once and not twice.
-    """
-    going = {job.job_id for job in rows if job.duration_s is None}
-    log = settled(replace(log, jobs=tuple(rows)))
-    rows[:], log = log.jobs, replace(log, jobs=())
-    if not rows:
+    run_times = log.jobs.rows("job_id", "duration_s")
+    log, totals = settled(log), _Totals({job_id for job_id, run_s in run_times if run_s is None})
+    if not log.jobs:
         raise TableError(f"no job can be imported; line {log.dropped[0].line}: {log.dropped[0].reason}")
-    rows.sort(key=lambda row: submission_key(row.submit_s, row.job_id))
-    window_rows = _window(rows, selection)
+    log = replace(log, jobs=_in_order(log.jobs))
+    window_rows = _window(log.jobs, selection)
     selected_rows = window_rows[: selection.limit]
-    left_out = {"window": len(rows) - len(window_rows), "limit": len(window_rows) - len(selected_rows)}
-    works = _works(rows, selected_rows, maker, seed) if maker else {}
-    factors = _deadline_factors(log, maker, seed, len(rows))
-    dropped, jobs, totals = list(log.dropped), list[Job](), _Totals(going)
+    left_out = {"window": len(log.jobs) - len(window_rows), "limit": len(window_rows) - len(selected_rows)}
+    dropped, jobs = list(log.dropped), PackedJobs(Job)
     clock: _TraceClock | None = None  # it starts with the first job that a trace can hold
-    for i in selected_rows:
-        row, work = rows[i], works.get(i)
-        rows[i] = _FREED
+    draws = zip(log.jobs, _uniforms(maker, seed, len(log.jobs)), _factors(log, maker, seed), strict=False)
+    for row, uniform, factor in islice(draws, selected_rows.start, selected_rows.stop):
+        work = _work(row, maker, uniform) if maker else None
         if isinstance(work, Dropped):
             dropped.append(work)
             continue
         row_clock = clock or _TraceClock(row.submit_s, selection.time_scale)
-        job = _job(row, work, row_clock, factors[i] if factors else None)
+        job = _job(row, work, row_clock, factor)
         if reason := unreadable(job):
             dropped.append(Dropped(row.line, row.job_id, *reason))
             continue
@@ -248,10 +241,6 @@ def _converted(
     }
 
 
-_FREED: Any = None
-"""What stands in a list of rows for one that is a job now."""
-
-
 class _Totals:
     """What a report says of all jobs that remain, from their rows. `going`: jobs that have not ended."""
 
@@ -272,10 +261,10 @@ class _Totals:
         self._held_gpu_s.append((row.held_gpus or row.gpus) * row.run_s)
         if row.eligible_s is not None and row.eligible_s > row.submit_s:
             self.held_back_s.append(row.eligible_s - row.submit_s)
-        for attempt in row.attempts[:-1]:
+        for attempt in row.runs[:-1]:
             self._again[attempt.state] += row.gpus * attempt.run_s
         if row.job_id not in self._going:
-            last_s = row.attempts[-1].run_s if row.attempts else row.run_s
+            last_s = row.runs[-1].run_s if row.runs else row.run_s
             self._by_end[row.state or "not stated"] += row.gpus * last_s
         if work is not None:
             choice = (row.gpus, work.model, work.global_batch, work.gpus, work.iteration_s)
@@ -336,16 +325,28 @@ def _of_holds(held_s: Sequence[float]) -> list[str]:
     ]
 
 
-def _window(rows: list[LoggedJob], selection: Selection) -> list[int]:
-    first_s = rows[0].submit_s
-    window_rows = [
-        i for i, r in enumerate(rows) if selection.from_s <= r.submit_s - first_s < selection.until_s
-    ]
-    if not window_rows:
+def _in_order(rows: PackedJobs[LoggedJob]) -> PackedJobs[LoggedJob]:
+    """The rows in order of submission."""
+    submits_s = np.fromiter(rows.column("submit_s"), dtype=np.float64)
+    order = np.argsort(submits_s, kind="stable")
+    ties = np.flatnonzero(np.diff(submits_s[order]) == 0.0)
+    if len(ties):
+        ids = list(rows.column("job_id"))
+        for together in np.split(ties, np.flatnonzero(np.diff(ties) > 1) + 1):
+            places = slice(together[0], together[-1] + 2)
+            order[places] = sorted(order[places].tolist(), key=lambda i: submission_key(0.0, ids[i]))
+    return rows.taken(array("q", order))
+
+
+def _window(rows: PackedJobs[LoggedJob], selection: Selection) -> range:
+    """The places of the rows in the window."""
+    submits_s = np.fromiter(rows.column("submit_s"), dtype=np.float64)
+    after_s = submits_s - submits_s[0]
+    first_row, end_row = np.searchsorted(after_s, (selection.from_s, selection.until_s)).tolist()
+    if first_row == end_row:
         window = f"{selection.from_s:g} and {selection.until_s:g} s after the log's first submission"
-        last_text = f"the last one is at {rows[-1].submit_s - first_s:g} s"
-        raise UserError(f"no job is submitted between {window}; {last_text}")
-    return window_rows
+        raise UserError(f"no job is submitted between {window}; the last one is at {after_s[-1]:g} s")
+    return range(first_row, end_row)
 
 
 @dataclass(frozen=True)
@@ -362,92 +363,71 @@ class _TraceClock:
         """A time of the job, such as its deadline, at its logged distance from the submission."""
         return None if time_s is None else self.submit_s(row) + (time_s - row.submit_s)
 
-    def attempts(self, row: LoggedJob) -> tuple[Attempt, ...]:
-        """The runs of the job, at their logged distance from the submission."""
+    def attempts(self, row: LoggedJob) -> str | None:
+        """The runs of the job, at their logged distance from the submission; None if it has one."""
+        if not row.runs:
+            return None
         later_s = self.submit_s(row) - row.submit_s
-        return tuple(
-            run._replace(start_s=run.start_s + later_s, end_s=run.end_s + later_s) for run in row.attempts
-        )
+        runs = (Attempt(run.start_s + later_s, run.end_s + later_s, run.state) for run in row.runs)
+        return attempts_text(tuple(runs))
 
 
-def _works(
-    rows: list[LoggedJob], selected_rows: Sequence[int], maker: WorkMaker, seed: int
-) -> dict[int, Work | Dropped]:
-    """For each kept row its work under the rules, or why it has none."""
-    uniform = stream(seed, "models").random(len(rows))
-    works: dict[int, Work | Dropped] = {}
-    for i in selected_rows:
-        row = rows[i]
-        if row.duration_s is None:
-            works[i] = Dropped(row.line, row.job_id, _NO_RUN_TIME)
-            continue
-        work = maker.work(row.gpus, row.duration_s, float(uniform[i]))
-        works[i] = Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
-    return works
+def _uniforms(maker: WorkMaker | None, seed: int, count: int) -> Iterable[float]:
+    """The draw of each row among the models of the rules."""
+    return as_floats(stream(seed, "models").random(count)) if maker else repeat(0.0)
 
 
-def _deadline_factors(log: Log, maker: WorkMaker | None, seed: int, count: int) -> list[float | None]:
-    """The rules' deadlines, as multiples of run times; a log that states deadlines keeps its own. Empty
-    without any.
-    """
+def _factors(log: Log, maker: WorkMaker | None, seed: int) -> Iterable[float | None]:
+    """The rules' deadlines, as multiples of run times; a log that states deadlines keeps its own."""
     drawn = maker.rules.deadlines if maker and not log.states_deadlines else None
-    return [] if drawn is None else list(deadline_factors(drawn, seed, count))
+    return deadline_factors(drawn, seed, len(log.jobs))
+
+
+def _work(row: LoggedJob, maker: WorkMaker, uniform: float) -> Work | Dropped:
+    """The work of a row under the rules, or why it has none."""
+    if row.duration_s is None:
+        return Dropped(row.line, row.job_id, _NO_RUN_TIME)
+    work = maker.work(row.gpus, row.duration_s, uniform)
+    return Dropped(row.line, row.job_id, work) if isinstance(work, str) else work
+
+
+_values_of = attrgetter(*(field.name for field in fields(Job)))
 
 
 def _job(row: LoggedJob, work: Work | None, clock: _TraceClock, deadline_factor: float | None) -> Job:
+    """The job of a row on the trace's clock, with its work under the rules."""
     submit_s = clock.submit_s(row)
-    drawn = None
+    deadline_s = clock.after(row, row.deadline_s)
     if deadline_factor is not None and row.duration_s is not None:
-        drawn = submit_s + deadline_factor * row.duration_s
-    return Job(
-        job_id=row.job_id,
-        submit_s=submit_s,
-        tenant=row.tenant,
-        state=row.state,
-        model=work.model if work else row.model,
-        gpus=work.gpus if work else row.gpus,
-        min_gpus=None if work else row.min_gpus,
-        global_batch=work.global_batch if work else row.global_batch,
-        iterations=work.iterations if work else row.iterations,
-        duration_s=row.duration_s,
-        deadline_s=clock.after(row, row.deadline_s) if drawn is None else drawn,
-        priority=row.priority,
-        weight=row.weight,
-        estimate_s=row.estimate_s,
-        user=row.user,
-        gpu_type=row.gpu_type,
-        logged_start_s=clock.after(row, row.logged_start_s),
-        partition=row.partition,
-        qos=row.qos,
-        gpu_fraction=None if work else row.gpu_fraction,
-        service=None if work else row.service,
-        cpus=_scaled(row.cpus, row.gpus, work),
-        host_memory_gb=_scaled(row.host_memory_gb, row.gpus, work),
-        begin_s=clock.after(row, row.begin_s),
-        eligible_s=clock.after(row, row.eligible_s),
-        cancel_s=clock.after(row, row.cancel_s),
-        time_limit_s=row.time_limit_s,
-        account=row.account,
-        partitions=row.partitions,
-        nodes=None if work else row.nodes,
-        gpus_per_node=None if work else row.gpus_per_node,
-        depends=row.depends,
-        name=row.name,
-        array_id=row.array_id,
-        array_limit=row.array_limit,
-        attempts=attempts_text(clock.attempts(row)) if row.attempts else None,
-        suspended_s=row.suspended_s,
-        nice=row.nice,
-        reservation=row.reservation,
-    )
+        deadline_s = submit_s + deadline_factor * row.duration_s
+    changes: dict[str, Any] = {
+        "submit_s": submit_s,
+        "deadline_s": deadline_s,
+        "logged_start_s": clock.after(row, row.logged_start_s),
+        "begin_s": clock.after(row, row.begin_s),
+        "eligible_s": clock.after(row, row.eligible_s),
+        "cancel_s": clock.after(row, row.cancel_s),
+        "attempts": clock.attempts(row),
+    }
+    if work is not None:
+        changes |= dict.fromkeys(("min_gpus", "gpu_fraction", "service", "nodes", "gpus_per_node"))
+        changes |= {
+            "model": work.model,
+            "gpus": work.gpus,
+            "global_batch": work.global_batch,
+            "iterations": work.iterations,
+            "cpus": _scaled(row.cpus, row.gpus, work),
+            "host_memory_gb": _scaled(row.host_memory_gb, row.gpus, work),
+        }
+    return job_of(_values_of(row), changes)
 
 
-def _scaled(amount: float | None, gpus: int, work: Work | None) -> float | None:
+def _scaled(amount: float | None, gpus: int, work: Work) -> float | None:
     """What a job needs beside its GPUs: as much for each as in the log, where rules give it other GPUs."""
-    return amount if amount is None or work is None else amount * work.gpus / gpus
+    return None if amount is None else amount * work.gpus / gpus
 
 
-def _counts(log: Log, jobs: list[Job], dropped: list[Dropped], left_out: dict[str, int]) -> Report:
+def _counts(log: Log, jobs: PackedJobs[Job], dropped: list[Dropped], left_out: dict[str, int]) -> Report:
     """Rows by outcome: rows = jobs + dropped + left_out.window + left_out.limit + all of joined."""
     joined = {name: count for name, count in log.joined.items() if count}
     rows = len(jobs) + len(dropped) + sum(left_out.values()) + sum(joined.values())

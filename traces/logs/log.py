@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import TableError
 from traces.attempts import Attempt
-from traces.native import MAX_SECONDS, MIN_SECONDS
+from traces.job import Job, maker_of
+from traces.native import MAX_SECONDS, MIN_SECONDS, PackedJobs
 
 __all__ = [
     "BESIDE",
@@ -20,6 +22,7 @@ __all__ = [
     "LoggedJob",
     "OnNode",
     "ReadOptions",
+    "logged_job",
     "stating_host",
     "with_parts",
 ]
@@ -34,6 +37,7 @@ BESIDE = (
 
 _NOT_OF_JOBS = (
     "start_s", "end_s", "steps", "step_s", "wait_s", "deadline_after_s", "best_effort", "stated_duration_s",
+    "attempts",
 )  # fmt: skip
 START_TOO_EARLY = "logged start: lies before the submission"
 END_TOO_EARLY = "logged end: lies before the start or the submission"
@@ -52,65 +56,28 @@ class OnNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedJob:
-    """One row of a log, on the log's own clock (seconds); None where the format does not state a field.
+class LoggedJob(Job):
+    """One row of a log: a job on the log's own clock (seconds), with what a trace does not hold.
 
     `duration_s` None: the log states no run time, as of a job that has not ended; `traces.logs.run_times` may
-    find one. `reason`: why a job still waits. `part_of_gpu`: the job held a part of a GPU, which counts as a
-    whole GPU; `held_gpus` are then the GPUs with their parts, if the format states them. `logged_start_s` and
-    `logged_end_s`: when it first started and last ended. `node_names`: the nodes on which it ran all of that
-    time; `spans`: where it ran, if that changed. `attempts`: its runs, if it was started more than once;
-    `duration_s` is then the last one. `cluster`: of which it is a job, if the log names several. `raw_id`:
-    the number of a task of an array or of a component, which has another id. `depends`: what the log states,
-    or, once the log is read, with the ids of its jobs. The other fields are those of `traces.Job`.
+    find one. `line`: where it stands in the log. `reason`: why a job still waits. `part_of_gpu`: the job held
+    a part of a GPU, which counts as a whole GPU; `held_gpus` are then the GPUs with their parts, if the
+    format states them. `logged_start_s` and `logged_end_s`: when it first started and last ended.
+    `node_names`: the nodes on which it ran all of that time; `spans`: where it ran, if that changed. `runs`:
+    its attempts, if it was started more than once; `duration_s` is then the last one. `cluster`: of which it
+    is a job, if the log names several. `raw_id`: the number of a task of an array or of a component, which
+    has another id. `depends`: what the log states, or, once the log is read, with the ids of its jobs.
     """
 
-    line: int
-    job_id: str
-    submit_s: float
-    gpus: int
-    duration_s: float | None
-    model: str | None = None
-    global_batch: int | None = None
-    iterations: float | None = None
-    deadline_s: float | None = None
-    tenant: str = "default"
-    state: str | None = None
+    gpus: int = 0
+    line: int = 0
     part_of_gpu: bool = False
-    priority: int = 0
-    estimate_s: float | None = None
-    user: str | None = None
-    gpu_type: str | None = None
-    logged_start_s: float | None = None
-    partition: str | None = None
-    qos: str | None = None
-    logged_end_s: float | None = None
     held_gpus: float | None = None
-    min_gpus: int | None = None
+    logged_end_s: float | None = None
     reason: str | None = None
     spans: tuple[OnNode, ...] = ()
-    gpu_fraction: float | None = None
-    service: str | None = None
-    weight: float = 1.0
-    cpus: float | None = None
-    host_memory_gb: float | None = None
     node_names: tuple[str, ...] = ()
-    begin_s: float | None = None
-    eligible_s: float | None = None
-    cancel_s: float | None = None
-    time_limit_s: float | None = None
-    account: str | None = None
-    partitions: str | None = None
-    nodes: int | None = None
-    gpus_per_node: int | None = None
-    depends: str | None = None
-    name: str | None = None
-    array_id: str | None = None
-    array_limit: int | None = None
-    attempts: tuple[Attempt, ...] = ()
-    suspended_s: float | None = None
-    nice: int | None = None
-    reservation: str | None = None
+    runs: tuple[Attempt, ...] = ()
     cluster: str | None = None
     raw_id: str | None = None
 
@@ -125,9 +92,18 @@ class LoggedJob:
     @property
     def run_s(self) -> float:
         """The time that it ran, in all of its runs; 0 where the log states none."""
-        if self.attempts:
-            return sum(attempt.run_s for attempt in self.attempts)
+        if self.runs:
+            return sum(attempt.run_s for attempt in self.runs)
         return 0.0 if self.duration_s is None or self.cancel_s is not None else self.duration_s
+
+
+_made = maker_of(LoggedJob)
+_UNSTATED = tuple(field.default for field in fields(LoggedJob))
+
+
+def logged_job(**values: Any) -> LoggedJob:
+    """`LoggedJob(**values)` in a third of the time; the values have to be those of its fields."""
+    return _made(_UNSTATED, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +133,9 @@ class Log:
     format: str
     columns: tuple[str, ...]
     states_deadlines: bool
-    jobs: tuple[LoggedJob, ...]
-    dropped: tuple[Dropped, ...]
-    assumptions: tuple[str, ...]
+    jobs: PackedJobs[LoggedJob] = field(default_factory=lambda: PackedJobs(LoggedJob))
+    dropped: tuple[Dropped, ...] = ()
+    assumptions: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     only_run_times: bool = False
@@ -169,20 +145,20 @@ class Log:
 
 def with_parts(log: Log) -> Log:
     """The log with jobs that hold the part of one GPU that it states, instead of a whole one."""
-    jobs = [
-        replace(job, part_of_gpu=False, gpu_fraction=job.held_gpus)
-        if job.gpus == 1 and job.part_of_gpu and job.held_gpus is not None and 0 < job.held_gpus < 1
-        else job
-        for job in log.jobs
-    ]
-    part_count = sum(job.gpu_fraction is not None for job in jobs)
-    note = f"{part_count:,} jobs on part of one GPU keep it (gpu_fraction)"
-    return replace(log, jobs=tuple(jobs), assumptions=(*log.assumptions, note))
+    parts, counts_whole = list[float | None](), list[bool]()
+    for gpus, is_part, held, part in log.jobs.rows("gpus", "part_of_gpu", "held_gpus", "gpu_fraction"):
+        keeps_part = gpus == 1 and is_part and held is not None and 0 < held < 1
+        parts.append(held if keeps_part else part)
+        counts_whole.append(is_part and not keeps_part)
+    jobs = log.jobs.replaced(gpu_fraction=parts, part_of_gpu=counts_whole)
+    note = f"{len(parts) - parts.count(None):,} jobs on part of one GPU keep it (gpu_fraction)"
+    return replace(log, jobs=jobs, assumptions=(*log.assumptions, note))
 
 
 def stating_host(log: Log) -> Log:
     """The log, with the number of jobs that state cores or host memory; a warning if there are none."""
-    host_count = sum(job.cpus is not None or job.host_memory_gb is not None for job in log.jobs)
+    demands = log.jobs.rows("cpus", "host_memory_gb")
+    host_count = sum(cpus is not None or memory_gb is not None for cpus, memory_gb in demands)
     if not host_count:
         warning = f"no job of this {log.format} log states cores or host memory"
         return replace(log, warnings=(*log.warnings, warning))
@@ -195,7 +171,7 @@ class LogRows:
 
     def __init__(self, path: Path):
         self.path = path
-        self.jobs: list[LoggedJob] = []
+        self.jobs = PackedJobs(LoggedJob)
         self.dropped: list[Dropped] = []
         self.joined = Counter[str]()
         self.clusters: Mapping[str, int] = {}
@@ -220,12 +196,12 @@ class LogRows:
         end), `steps`, `step_s` (whose product gives the run time if there is no other), `stated_duration_s`
         (a run time that is compared with end - start, and not used), `wait_s` (from submission to start),
         `deadline_after_s` (from submission to deadline), `best_effort` (the row's deadline counts for
-        nothing), `node_names` (of the nodes on which it ran from start to end). A `duration_s` of None says
-        that the run time is not known.
+        nothing), `attempts` (its runs), `node_names` (of the nodes on which it ran from start to end). A
+        `duration_s` of None says that the run time is not known.
         """
         job_id = values.setdefault("job_id", str(line))  # for a log without job ids
         try:
-            job = LoggedJob(line, **_derived(values))
+            job = logged_job(line=line, **_derived(values))
         except ValueError as error:
             self.drop(line, job_id, error.args[0], error.args[-1])
             return
@@ -256,8 +232,9 @@ class LogRows:
         if not self.jobs:
             first_reason = f"; line {self.dropped[0].line}: {self.dropped[0].reason}" if self.dropped else ""
             raise TableError(f"{self.path}:1: holds no usable job ({len(self.dropped)} rows){first_reason}")
-        if all(job.duration_s is not None and job.estimate_s == job.duration_s for job in self.jobs):
-            self.jobs = [replace(job, estimate_s=None) for job in self.jobs]
+        run_times = self.jobs.rows("duration_s", "estimate_s")
+        if all(run_s is not None and estimate_s == run_s for run_s, estimate_s in run_times):
+            self.jobs = self.jobs.replaced(estimate_s=repeat(None))
             self._left_out["estimate: is the run time itself in every row"] = len(self.jobs)
         left_out = [f"left out of {n:,} jobs: {reason}" for reason, n in sorted(self._left_out.items())]
         if self._disagree:
@@ -265,7 +242,7 @@ class LogRows:
             left_out.append(f"the stated run time is not the time from start to end in {of_all}")
         return replace(
             log,
-            jobs=tuple(self.jobs),
+            jobs=self.jobs,
             dropped=tuple(self.dropped),
             assumptions=(*log.assumptions, *self.notes, *left_out),
             warnings=(*log.warnings, *self.warnings),
@@ -276,24 +253,26 @@ class LogRows:
 
 def _derived(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of a `LoggedJob`. Raises ValueError (reason, kind of reason) for a row without a job."""
-    fields = {name: value for name, value in values.items() if name not in _NOT_OF_JOBS}
+    row = {name: value for name, value in values.items() if name not in _NOT_OF_JOBS}
     submit_s, start_s, end_s = values["submit_s"], values.get("start_s"), values.get("end_s")
     if "duration_s" not in values:
-        fields["duration_s"] = _run_time(start_s, end_s, values.get("steps"), values.get("step_s"))
+        row["duration_s"] = _run_time(start_s, end_s, values.get("steps"), values.get("step_s"))
     logged_s = _logged_start_s(values)
     possible = logged_s is not None and submit_s <= logged_s <= MAX_SECONDS
-    fields["logged_start_s"] = logged_s if possible else None
+    row["logged_start_s"] = logged_s if possible else None
     ended_s, first_s = _logged_end_s(values), max(submit_s, logged_s if logged_s is not None else submit_s)
-    fields["logged_end_s"] = ended_s if ended_s is not None and first_s < ended_s <= MAX_SECONDS else None
+    row["logged_end_s"] = ended_s if ended_s is not None and first_s < ended_s <= MAX_SECONDS else None
     if (after_s := values.get("deadline_after_s")) is not None:
-        fields["deadline_s"] = submit_s + after_s
+        row["deadline_s"] = submit_s + after_s
+    if "attempts" in values:
+        row["runs"] = values["attempts"]
     if values.get("best_effort"):
-        fields["deadline_s"] = None
-    deadline_s = fields.get("deadline_s")
+        row["deadline_s"] = None
+    deadline_s = row.get("deadline_s")
     if deadline_s is not None and deadline_s < submit_s:
         reason = f"deadline {deadline_s:.15g} is before the submission {submit_s:.15g}"
         raise ValueError(reason, "deadline is before the submission")
-    return fields
+    return row
 
 
 def _run_time(start_s: float | None, end_s: float | None, steps: float | None, step_s: float | None) -> float:

@@ -70,8 +70,6 @@ def read_records(source: LogSource, form: RecordsOfJobs, options: ReadOptions) -
             format=form.format,
             columns=form.columns,
             states_deadlines=False,
-            jobs=(),
-            dropped=(),
             assumptions=(
                 *form.assumptions,
                 f"the tenant is {tenant}",

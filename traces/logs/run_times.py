@@ -7,6 +7,7 @@ Nothing is guessed: a job whose run time has no source is dropped, with the reas
 from __future__ import annotations
 
 import statistics
+from array import array
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 
 from itertime.errors import TableError
+from traces.native import PackedJobs
 
 from .log import Dropped, Log, LoggedJob
 from .throughputs import TableRow
@@ -97,22 +99,21 @@ def work_of(jobs: Iterable[LoggedJob], source: str) -> dict[Kind, float]:
 
 def with_work(logged: Log, work: Mapping[Kind, float], source: str) -> Log:
     """The log, its jobs without iterations having those of `work`."""
-    jobs = [
-        replace(job, iterations=work.get((job.model, job.global_batch)))
-        if job.iterations is None and job.model and job.global_batch
-        else job
-        for job in logged.jobs
+    rows = logged.jobs.rows("iterations", "model", "global_batch")
+    iterations = [
+        work.get((model, batch)) if count is None and model and batch else count
+        for count, model, batch in rows
     ]
-    count = sum(
-        new is not old and new.iterations is not None for new, old in zip(jobs, logged.jobs, strict=True)
-    )
+    without = sum(count is None for count in logged.jobs.column("iterations"))
+    count = without - iterations.count(None)
     note = f"{count:,} jobs have the median of the iterations of jobs in {source} of the same model and batch"
-    return replace(logged, jobs=tuple(jobs), assumptions=(*logged.assumptions, note))
+    jobs = logged.jobs.replaced(iterations=iterations)
+    return replace(logged, jobs=jobs, assumptions=(*logged.assumptions, note))
 
 
 def with_speeds(logged: Log, speeds: Speeds) -> Log:
     """The log, its jobs without run time having iterations over speed; those of unknown speed are dropped."""
-    jobs, dropped, ways = list[LoggedJob](), list(logged.dropped), Counter[bool]()
+    jobs, dropped, ways = PackedJobs(LoggedJob), list(logged.dropped), Counter[bool]()
     for job in logged.jobs:
         if job.duration_s is not None or not (job.model and job.global_batch and job.iterations):
             jobs.append(job)
@@ -130,7 +131,7 @@ def with_speeds(logged: Log, speeds: Speeds) -> Log:
         f"the run time of {ways.total():,} jobs is their iterations over the speed in {speeds.source} of the "
         f"same model and batch; for {ways[False]:,} of them it lies between those on fewer and on more GPUs"
     )
-    return replace(logged, jobs=tuple(jobs), dropped=tuple(dropped), assumptions=(*logged.assumptions, note))
+    return replace(logged, jobs=jobs, dropped=tuple(dropped), assumptions=(*logged.assumptions, note))
 
 
 def settled(logged: Log) -> Log:
@@ -138,22 +139,25 @@ def settled(logged: Log) -> Log:
 
     A job that has not ended runs for its estimate. One without estimate and iterations is dropped.
     """
-    jobs, dropped, ways = list[LoggedJob](), list(logged.dropped), Counter[str]()
-    for job in logged.jobs:
-        if job.duration_s is not None:
-            jobs.append(_by_run_time(job) if logged.only_run_times else job)
-        elif job.model and job.global_batch and job.iterations:
-            ways["iterations"] += 1
-            jobs.append(job)
-        elif job.estimate_s is not None:
+    jobs, dropped, ways = logged.jobs, list(logged.dropped), Counter[str]()
+    if logged.only_run_times:
+        jobs = PackedJobs(LoggedJob, map(_by_run_time, jobs))
+    places, run_times = array("q"), list[float | None]()
+    facts = ("line", "job_id", "duration_s", "estimate_s", "model", "global_batch", "iterations")
+    for place, (line, job_id, run_s, estimate_s, model, batch, iterations) in enumerate(jobs.rows(*facts)):
+        if run_s is None and not (model and batch and iterations):
+            if estimate_s is None:
+                dropped.append(_without_run_time(line, job_id, bool(model and batch)))
+                continue
             ways["estimate"] += 1
-            jobs.append(replace(job, duration_s=job.estimate_s))
-        elif job.model and job.global_batch:
-            lacks = "states neither run time nor iterations"
-            remedy = "--work-of LOG and --speeds SOURCE take them from jobs of the same model and batch"
-            dropped.append(Dropped(job.line, job.job_id, f"{lacks}; {remedy}", lacks))
-        else:
-            dropped.append(Dropped(job.line, job.job_id, "has not ended, and states no time limit"))
+            run_s = estimate_s
+        elif run_s is None:
+            ways["iterations"] += 1
+        places.append(place)
+        run_times.append(run_s)
+    jobs = jobs.taken(places)
+    if ways["estimate"]:
+        jobs = jobs.replaced(duration_s=run_times)
     assumptions, warnings = list(logged.assumptions), list(logged.warnings)
     if count := ways["estimate"]:
         assumptions.append(
@@ -165,12 +169,24 @@ def settled(logged: Log) -> Log:
         warnings.append(f"{problem}: the trace runs with a throughput table; --speeds SOURCE gives run times")
     return replace(
         logged,
-        jobs=tuple(jobs),
+        jobs=jobs,
         dropped=tuple(dropped),
         assumptions=tuple(assumptions),
         warnings=tuple(warnings),
     )
 
 
+def _without_run_time(line: int, job_id: str, states_kind: bool) -> Dropped:
+    """The row of a job of unknown run time; `states_kind`: whether it states model and batch."""
+    if not states_kind:
+        return Dropped(line, job_id, "has not ended, and states no time limit")
+    lacks = "states neither run time nor iterations"
+    remedy = "--work-of LOG and --speeds SOURCE take them from jobs of the same model and batch"
+    return Dropped(line, job_id, f"{lacks}; {remedy}", lacks)
+
+
 def _by_run_time(job: LoggedJob) -> LoggedJob:
+    """The job without the work of a model, if it states its run time."""
+    if job.duration_s is None:
+        return job
     return replace(job, model=None, global_batch=None, iterations=None)

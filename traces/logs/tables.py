@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
+from array import array
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from itertools import islice
 from math import isfinite
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from itertime.errors import TableError, UnknownName
 from itertime.io import Table, TextLayout, check_repeated, separator_hint, shown
@@ -96,8 +98,6 @@ def read_table(
             format=form.format,
             columns=tuple(columns_in_use),
             states_deadlines="deadline_s" in form.cells or "deadline_after_s" in form.cells,
-            jobs=(),
-            dropped=(),
             assumptions=(*form.assumptions, *of_dates(moments.values(), options.time_zone)),
             times=times.notes(dates),
             warnings=(*form.warnings, *times.warnings, *_doubts(rows)),
@@ -110,9 +110,9 @@ def _doubts(rows: LogRows) -> list[str]:
     """A warning if the unit of times, though stated or fixed, gives an implausible log."""
     if not rows.jobs:
         return []
-    submits = [job.submit_s for job in rows.jobs]
-    durations = [job.duration_s for job in rows.jobs if job.duration_s is not None]
-    span_s, run_s = max(submits) - min(submits), statistics.median(durations) if durations else None
+    submits = array("d", rows.jobs.column("submit_s"))
+    durations = array("d", (run_s for run_s in rows.jobs.column("duration_s") if run_s is not None))
+    span_s, run_s = max(submits) - min(submits), float(np.median(durations)) if durations else None
     if plausible(span_s, run_s):
         return []
     return [f"{in_words(span_s, run_s)} are implausible; is the unit right? --time-unit {', '.join(UNITS)}"]

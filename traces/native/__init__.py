@@ -5,6 +5,7 @@
 | `read_trace` | a trace as a list of jobs, in the order of its rows |
 | `store_trace` | the same, with the jobs on disk |
 | `StoredJobs` | jobs on disk, in order of submission |
+| `PackedJobs` | jobs in memory by column, in any order |
 | `is_data_frame`, `jobs_of_frame` | whether a value is a data frame; the jobs of one |
 | `write_trace` | jobs as CSV, gzip-compressed CSV or Parquet |
 | `COLUMNS` | column name -> parser of its cells |
@@ -25,6 +26,7 @@ Why
 """
 
 from .data_frame import is_data_frame, jobs_of_frame
+from .packed_jobs import PackedJobs
 from .parsing import TEXTS
 from .schema import (
     COLUMNS,
@@ -47,6 +49,7 @@ __all__ = [
     "MIN_ITERATIONS",
     "MIN_SECONDS",
     "TEXTS",
+    "PackedJobs",
     "StoredJobs",
     "contradictions",
     "is_data_frame",

@@ -16,6 +16,7 @@ from itertime.io import check_parquet, replacing, with_guard
 from itertime.spec import Models
 from traces.job import Job
 
+from .packed_jobs import PackedJobs
 from .parsing import TEXTS, read_rows
 from .schema import COLUMNS
 from .sorted_jobs import StoredJobs
@@ -80,6 +81,9 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
 
 
 def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
+    if isinstance(jobs, PackedJobs):
+        fields_in_use = jobs.fields_in_use()
+        return [c for c in COLUMNS if c in fields_in_use]
     blank, columns = Job("", 0.0), {"job_id", "submit_s"}
     unused = tuple(c for c in COLUMNS if c not in columns)
     values_of, unstated = _values_of(unused), _values_of(unused)(blank)
@@ -92,6 +96,11 @@ def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
             unused = tuple(c for c in unused if c not in columns)
             values_of, unstated = _values_of(unused), _values_of(unused)(blank)
     return [c for c in COLUMNS if c in columns]
+
+
+def _rows(jobs: Iterable[Job], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The values of some columns of each job."""
+    return jobs.rows(*columns) if isinstance(jobs, PackedJobs) else map(_values_of(columns), jobs)
 
 
 def _values_of(columns: Sequence[str]) -> Callable[[Job], tuple[Any, ...]]:
@@ -126,11 +135,10 @@ def _write_gzip(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
 def _write_rows(jobs: Iterable[Job], columns: list[str], file: io.TextIOWrapper) -> None:
     # csv does not quote a lone carriage return, which would then end the row.
     texts = [name for name in columns if name in TEXTS]
-    returns = any("\r" in (getattr(job, name) or "") for job in jobs for name in texts)
+    returns = any("\r" in text for row in _rows(jobs, texts) for text in row if text)
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     writer.writerow(columns)
-    values_of = _values_of(columns)
-    writer.writerows(map(_cell, values_of(job)) for job in jobs)
+    writer.writerows(map(_cell, row) for row in _rows(jobs, columns))
 
 
 def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
@@ -140,10 +148,11 @@ def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
     def column_type(name: str) -> Any:
         return pa.string() if name in TEXTS else pa.int64() if name in _INTEGERS else pa.float64()
 
-    schema, rows = pa.schema([(name, column_type(name)) for name in columns]), iter(jobs)
+    schema, rows = pa.schema([(name, column_type(name)) for name in columns]), _rows(jobs, columns)
     batches = []
     while block := list(islice(rows, _BLOCK)):
-        cells = [pa.array([getattr(job, c) for job in block], type=schema.field(c).type) for c in columns]
+        values = zip(columns, zip(*block, strict=True), strict=True)
+        cells = [pa.array(column, type=schema.field(name).type) for name, column in values]
         batches.append(pa.record_batch(cells, schema=schema))
     pq.write_table(pa.Table.from_batches(batches, schema).combine_chunks(), path)
 

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traces import Job
-    from traces.native import StoredJobs
+    from traces.native import PackedJobs, StoredJobs
 
 __all__ = ["offered", "span", "write", "write_report"]
 
 
 def write(
-    jobs: list[Job] | StoredJobs, report: dict[str, Any], output: Path, kind: str, source: Path | None = None
+    jobs: list[Job] | StoredJobs | PackedJobs[Job],
+    report: dict[str, Any],
+    output: Path,
+    kind: str,
+    source: Path | None = None,
 ) -> Path:
     """Write the trace, then its report with the hash of the trace. Returns the path of the report."""
     from itertime.errors import UserError

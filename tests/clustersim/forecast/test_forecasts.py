@@ -28,6 +28,7 @@ from tests.traces.logs.live_samples import SQUEUE, kube_list, scontrol, slurm_jo
 from traces import Job, write_trace
 from traces.logs import ReadOptions
 from traces.logs.log import Log, LoggedJob
+from traces.native import PackedJobs
 
 # States and histories of jobs, made up
 
@@ -39,22 +40,29 @@ def running(job_id: str, gpus: int, elapsed_s: float, limit_s: float | None, **m
     """A job that has run for so long, and was submitted as it started."""
     start_s = NOW_S - elapsed_s
     return LoggedJob(
-        1, job_id, start_s, gpus, None, estimate_s=limit_s, logged_start_s=start_s, state="RUNNING", **more
+        job_id,
+        start_s,
+        gpus=gpus,
+        estimate_s=limit_s,
+        logged_start_s=start_s,
+        state="RUNNING",
+        line=1,
+        **more,
     )
 
 
 def waiting(job_id: str, gpus: int, waited_s: float, limit_s: float | None, **more: Any) -> LoggedJob:
     """A job that has waited for so long."""
-    return LoggedJob(2, job_id, NOW_S - waited_s, gpus, None, estimate_s=limit_s, state="PENDING", **more)
+    return LoggedJob(job_id, NOW_S - waited_s, gpus=gpus, estimate_s=limit_s, state="PENDING", line=2, **more)
 
 
 def ended(job_id: str, gpus: int, run_s: float, limit_s: float | None, **more: Any) -> LoggedJob:
     """A job that started at 0, when it was submitted, and ended."""
-    return LoggedJob(3, job_id, 0.0, gpus, run_s, estimate_s=limit_s, logged_start_s=0.0, **more)
+    return LoggedJob(job_id, 0.0, gpus=gpus, duration_s=run_s, estimate_s=limit_s, logged_start_s=0.0, **more)
 
 
 def state_of(*jobs: LoggedJob, now_s: float = NOW_S, log_format: str = "squeue") -> LiveState:
-    log = Log(log_format, (), False, jobs, (), ())
+    log = Log(log_format, (), False, PackedJobs(LoggedJob, jobs))
     return state_at(log, now_s, UTC, {"file": "state.txt", "sha256": ""})
 
 

@@ -28,6 +28,7 @@ from traces.logs.importer import convert
 from traces.logs.json_entries import json_entries
 from traces.logs.log import Log, LoggedJob
 from traces.logs.source import open_log
+from traces.native import PackedJobs
 from traces.workload import WorkMaker
 from traces.workload.rules import load_rules
 
@@ -47,14 +48,18 @@ def a_log(count: int, seed: int = 0, deadline_s: float | None = None) -> Log:
     rng = random.Random(seed)
     rows = [
         LoggedJob(
-            i + 2, f"job-{i}", 1000.0 + 50 * i, rng.choice([1, 2, 4, 8, 16, 32, 64]), rng.uniform(600, 9e4)
+            f"job-{i}",
+            1000.0 + 50 * i,
+            gpus=rng.choice([1, 2, 4, 8, 16, 32, 64]),
+            line=i + 2,
+            duration_s=rng.uniform(600, 9e4),
         )
         for i in range(count)
     ]
     rng.shuffle(rows)
     if deadline_s is not None:
         rows = [replace(row, deadline_s=row.submit_s + deadline_s) for row in rows]
-    return Log("itp", (), deadline_s is not None, tuple(rows), (), ())
+    return Log("itp", (), deadline_s is not None, PackedJobs(LoggedJob, rows))
 
 
 @given(
@@ -80,7 +85,7 @@ def test_counts_add_up_and_the_selection_changes_no_job(
     selected_ids = {f"job-{i}" for i in window_rows[:limit]}
     maker = WorkMaker(RULES, FakePlanner(limit=256))
     try:
-        jobs, report = convert(replace(log, jobs=tuple(rows)), maker, seed, selection)
+        jobs, report = convert(replace(log, jobs=PackedJobs(LoggedJob, rows)), maker, seed, selection)
     except UserError:
         reject()  # only jobs for 512 GPUs are submitted in the window
     counts = report["counts"]

@@ -193,7 +193,7 @@ def test_span_and_gpu_hours_without_an_option(shared_dir: Path, name: str, tmp_p
     assert all("nothing in the log" not in text for text in report["warnings"])
     if len(jobs) < 20_000:
         write_trace(jobs, tmp_path / "trace.csv")
-        assert read_trace(tmp_path / "trace.csv") == jobs
+        assert read_trace(tmp_path / "trace.csv") == list(jobs)
 
 
 @pytest.mark.parametrize(

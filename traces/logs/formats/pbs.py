@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from traces.logs.cells import MixedColumnError, Moments, span, time_zone
-from traces.logs.log import Log, LoggedJob, LogRows, ReadOptions
+from traces.logs.log import Log, LoggedJob, LogRows, ReadOptions, logged_job
 from traces.logs.log_format import LogFormat
 from traces.logs.source import Head, LogSource
 from traces.native import COLUMNS, MAX_SECONDS, whole
@@ -87,7 +87,7 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
     jobs, other_lines = _jobs(source)
     for job_id, job in jobs.items():
         try:
-            rows.jobs += _rows(job_id, job, Moments("s", zone), options)
+            rows.jobs.extend(_rows(job_id, job, Moments("s", zone), options))
         except (ValueError, MixedColumnError) as error:
             rows.drop(job.line, job_id, str(error.args[0]), str(error.args[-1]))
     join_rows(rows, zone)
@@ -98,8 +98,6 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
             format="pbs",
             columns=_COLUMNS,
             states_deadlines=False,
-            jobs=(),
-            dropped=(),
             assumptions=_ASSUMPTIONS,
             times=("ctime, qtime, etime, start, end in s since 1970; walltime: written out",),
         )
@@ -171,7 +169,7 @@ def _row(
     names = ("project", "account", "group") if options.tenant is None else (options.tenant,)
     owners = (pairs.get(name, "") for name in names)
     eligible = pairs.get("etime", "")
-    return LoggedJob(
+    return logged_job(
         line=line,
         job_id=job_id,
         submit_s=submit_s,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import Any
@@ -23,6 +23,7 @@ from itertime.io import shown
 from traces.attempts import Attempt
 from traces.dependencies import KINDS, cycles_of
 from traces.logs.log import LoggedJob, LogRows
+from traces.native import PackedJobs
 
 __all__ = ["AGAIN", "dependency_words", "join_rows"]
 
@@ -50,7 +51,7 @@ def join_rows(rows: LogRows, zone: tzinfo, cluster: str | None = None) -> None:
     rows.jobs = _with_runs(rows)
     rows.jobs = _with_components(rows)
     rows.jobs = _with_array_limits(rows.jobs)
-    clusters = Counter(job.cluster for job in rows.jobs)
+    clusters = Counter(rows.jobs.column("cluster"))
     if len(clusters) > 1:
         rows.clusters = {name or "unnamed": count for name, count in clusters.most_common()}
         listed = ", ".join(f"{shown(name)} {count:,}" for name, count in rows.clusters.items())
@@ -58,40 +59,38 @@ def join_rows(rows: LogRows, zone: tzinfo, cluster: str | None = None) -> None:
             f"the log is of {len(clusters)} clusters ({listed} jobs), which share no GPUs: jobs are called "
             "CLUSTER/ID; --log-cluster NAME keeps one"
         )
-        rows.jobs = [_in_cluster(job) for job in rows.jobs]
+        rows.jobs = _by_cluster(rows.jobs)
     rows.jobs, own_ids = _with_own_ids(rows, zone)
-    if any(job.depends for job in rows.jobs):
+    if any(rows.jobs.column("depends")):
         rows.jobs = _with_dependencies(rows, own_ids)
 
 
 def _keep_cluster(rows: LogRows, cluster: str) -> None:
-    cluster_jobs = [job for job in rows.jobs if job.cluster == cluster]
+    clusters = list(rows.jobs.column("cluster"))
+    cluster_jobs = rows.jobs.taken([place for place, name in enumerate(clusters) if name == cluster])
     if not cluster_jobs:
-        raise UnknownName("cluster", shown(cluster), sorted({job.cluster or "unnamed" for job in rows.jobs}))
+        raise UnknownName("cluster", shown(cluster), sorted({name or "unnamed" for name in clusters}))
     rows.joined["of_other_clusters"] += len(rows.jobs) - len(cluster_jobs)
     rows.notes.append(f"rows of other clusters than {shown(cluster)} are left out, as the user says")
     rows.jobs = cluster_jobs
 
 
-def _key(job: LoggedJob) -> _Key:
-    return job.cluster, job.raw_id or job.job_id
-
-
-def _repeated(jobs: list[LoggedJob], key: Callable[[LoggedJob], object]) -> set[int]:
-    """The hashes of keys that several jobs have, and perhaps a few others."""
-    hashes = array("q", (hash(key(job)) for job in jobs))
+def _repeated(keys: Iterable[object]) -> set[int]:
+    """The hashes of keys that come several times, and perhaps a few others."""
+    hashes = array("q", map(hash, keys))
     ordered = np.sort(np.frombuffer(hashes, dtype=np.int64))
     return set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
 
 
-def _with_runs(rows: LogRows) -> list[LoggedJob]:
+def _with_runs(rows: LogRows) -> PackedJobs[LoggedJob]:
     """The jobs, those of several rows with all of their runs."""
-    suspects = _repeated(rows.jobs, _key)
+    ids = rows.jobs.rows("cluster", "raw_id", "job_id")
+    suspects = _repeated((cluster, raw_id or job_id) for cluster, raw_id, job_id in ids)
     if not suspects:
         return rows.jobs
-    jobs, grouped = list[LoggedJob](), dict[_Key, list[LoggedJob]]()
+    jobs, grouped = PackedJobs(LoggedJob), dict[_Key, list[LoggedJob]]()
     for job in rows.jobs:
-        key = _key(job)
+        key = job.cluster, job.raw_id or job.job_id
         if hash(key) in suspects:
             grouped.setdefault(key, []).append(job)
         else:
@@ -102,7 +101,7 @@ def _with_runs(rows: LogRows) -> list[LoggedJob]:
             jobs.append(_of_runs(chain))
             further += len(chain) - 1
     rows.joined["runs"] += further
-    if requeued := sum(bool(job.attempts) for job in jobs):
+    if requeued := sum(map(bool, jobs.column("runs"))):
         rows.notes.append(
             f"{requeued:,} jobs were started more than once: they count from their first submission, their "
             "run time is that of the last run, and attempts holds all of them"
@@ -175,7 +174,7 @@ def _of_runs(chain: list[LoggedJob]) -> LoggedJob:
         "suspended_s": sum(suspended) if suspended else None,
     }
     if last_row.logged_start_s is None and last_row.duration_s is None:  # it waits to run again
-        return replace(last_row, **common, attempts=attempts)
+        return replace(last_row, **common, runs=attempts)
     run = next((row for row in reversed(chain) if row.duration_s is not None and row.cancel_s is None), None)
     if run is None:
         return replace(last_row, **common)
@@ -183,7 +182,7 @@ def _of_runs(chain: list[LoggedJob]) -> LoggedJob:
         run,
         **common,
         logged_start_s=next((row.logged_start_s for row in chain if row.logged_start_s is not None), None),
-        attempts=attempts if len(attempts) > 1 else (),
+        runs=attempts if len(attempts) > 1 else (),
         state=last_row.state,
         cancel_s=None,
     )
@@ -202,9 +201,11 @@ def _state_word(state: str | None) -> str:
     return re.sub(r"[^A-Z_]", "_", (state or "ENDED").upper())[:31].lstrip("_") or "ENDED"
 
 
-def _with_components(rows: LogRows) -> list[LoggedJob]:
+def _with_components(rows: LogRows) -> PackedJobs[LoggedJob]:
     """The jobs, components that start together being one."""
-    jobs, grouped = list[LoggedJob](), dict[tuple[_Key, float], list[tuple[int, LoggedJob]]]()
+    if not any("+" in job_id for job_id in rows.jobs.column("job_id")):
+        return rows.jobs
+    jobs, grouped = PackedJobs(LoggedJob), dict[tuple[_Key, float], list[tuple[int, LoggedJob]]]()
     for job in rows.jobs:
         match = _COMPONENT.fullmatch(job.job_id) if "+" in job.job_id else None
         if match is None:
@@ -219,7 +220,7 @@ def _with_components(rows: LogRows) -> list[LoggedJob]:
             len(starts) < len(components) or max(starts) - min(starts) > _TOGETHER_S
         )
         if starts_differ:
-            jobs += components
+            jobs.extend(components)
             continue
         job = _of_components(components, base)
         unequal += job.nodes is None
@@ -260,33 +261,40 @@ def _of_components(components: list[LoggedJob], base: str) -> LoggedJob:
     )
 
 
-def _with_array_limits(jobs: list[LoggedJob]) -> list[LoggedJob]:
+def _with_array_limits(jobs: PackedJobs[LoggedJob]) -> PackedJobs[LoggedJob]:
     """The jobs, all tasks of an array with the limit that one of them states."""
-    limits = {(job.cluster, job.array_id): job.array_limit for job in jobs if job.array_limit is not None}
+    facts = ("cluster", "array_id", "array_limit")
+    limits = {(cluster, array): limit for cluster, array, limit in jobs.rows(*facts) if limit is not None}
     if not limits:
         return jobs
-    return [
-        replace(job, array_limit=limits.get((job.cluster, job.array_id)))
-        if job.array_id is not None and job.array_limit is None
-        else job
-        for job in jobs
-    ]
+    new_limits = (
+        limits.get((cluster, array)) if array is not None and limit is None else limit
+        for cluster, array, limit in jobs.rows(*facts)
+    )
+    return jobs.replaced(array_limit=new_limits)
 
 
-def _in_cluster(job: LoggedJob) -> LoggedJob:
-    cluster = job.cluster or "unnamed"
-    array_id = None if job.array_id is None else f"{cluster}/{job.array_id}"
-    return replace(job, job_id=f"{cluster}/{job.job_id}", array_id=array_id)
+def _by_cluster(jobs: PackedJobs[LoggedJob]) -> PackedJobs[LoggedJob]:
+    """The jobs of several clusters with its name ahead of their ids."""
+    names = [name or "unnamed" for name in jobs.column("cluster")]
+    ids = (f"{name}/{job_id}" for name, job_id in zip(names, jobs.column("job_id"), strict=True))
+    arrays = (
+        None if array_id is None else f"{name}/{array_id}"
+        for name, array_id in zip(names, jobs.column("array_id"), strict=True)
+    )
+    return jobs.replaced(job_id=ids, array_id=arrays)
 
 
 _Ids = dict[tuple[str | None, str], list[tuple[float, str]]]
 """Id in a cluster -> the submissions of its jobs, each with the id that it has in the trace."""
 
 
-def _with_own_ids(rows: LogRows, zone: tzinfo) -> tuple[list[LoggedJob], _Ids]:
+def _with_own_ids(rows: LogRows, zone: tzinfo) -> tuple[PackedJobs[LoggedJob], _Ids]:
     """The jobs, the later ones of an id with their submission behind it."""
-    suspects = _repeated(rows.jobs, lambda job: job.job_id)
-    jobs, grouped = list[LoggedJob](), dict[str, list[LoggedJob]]()
+    suspects = _repeated(rows.jobs.column("job_id"))
+    if not suspects:
+        return rows.jobs, {}
+    jobs, grouped = PackedJobs(LoggedJob), dict[str, list[LoggedJob]]()
     for job in rows.jobs:
         if hash(job.job_id) in suspects:
             grouped.setdefault(job.job_id, []).append(job)
@@ -319,31 +327,38 @@ def _moment(time_s: float, zone: tzinfo) -> str:
     return datetime.fromtimestamp(time_s, zone).strftime("%Y-%m-%dT%H%M%S")
 
 
-def _with_dependencies(rows: LogRows, own_ids: _Ids) -> list[LoggedJob]:
+def _with_dependencies(rows: LogRows, own_ids: _Ids) -> PackedJobs[LoggedJob]:
     """The jobs, their dependencies naming jobs of the log by their ids; others are dropped, and counted."""
-    names = _Names(rows.jobs, own_ids)
+    dependents = [job for job in rows.jobs if job.depends]
+    names = _Names(rows.jobs, dependents, own_ids)
     missing_jobs, unknown_kinds = 0, Counter[str]()
-    texts = dict[str, str]()
-    for job in rows.jobs:
-        if job.depends:
-            words, missing = names.words(job, unknown_kinds)
-            missing_jobs += missing
-            if words:
-                texts[job.job_id] = words
-    arrays = {job.job_id: job.array_id for job in rows.jobs if job.job_id in texts}
-    dependents = [(job_id, arrays[job_id], text) for job_id, text in texts.items()]
-    names_in_cycles = {name for cycle in cycles_of(dependents) for name in cycle}
+    texts, arrays = dict[str, str](), dict[str, str | None]()
+    for job in dependents:
+        words, missing = names.words(job, unknown_kinds)
+        missing_jobs += missing
+        if words:
+            texts[job.job_id] = words
+            arrays[job.job_id] = job.array_id
+    cycles = cycles_of((job_id, arrays[job_id], text) for job_id, text in texts.items())
+    names_in_cycles = {name for cycle in cycles for name in cycle}
     cyclic_jobs = {job_id for job_id in texts if not names_in_cycles.isdisjoint((job_id, arrays[job_id]))}
     texts = {job_id: text for job_id, text in texts.items() if job_id not in cyclic_jobs}
-    jobs = [replace(job, depends=texts.get(job.job_id)) if job.depends else job for job in rows.jobs]
+    facts = rows.jobs.rows("job_id", "depends")
+    jobs = rows.jobs.replaced(
+        depends=(texts.get(job_id) if depends else depends for job_id, depends in facts)
+    )
     _note_dependencies(rows, jobs, cyclic_jobs, missing_jobs, unknown_kinds)
     return jobs
 
 
 def _note_dependencies(
-    rows: LogRows, jobs: list[LoggedJob], cyclic_jobs: set[str], missing_jobs: int, kinds: Counter[str]
+    rows: LogRows,
+    jobs: PackedJobs[LoggedJob],
+    cyclic_jobs: set[str],
+    missing_jobs: int,
+    kinds: Counter[str],
 ) -> None:
-    waiting = sum(job.depends is not None for job in jobs)
+    waiting = sum(depends is not None for depends in jobs.column("depends"))
     rows.notes.append(f"{waiting:,} jobs wait for other jobs of the log (depends)")
     if missing_jobs:
         rows.notes.append(
@@ -352,7 +367,7 @@ def _note_dependencies(
     for kind, count in sorted(kinds.items()):
         rows.notes.append(f"{count:,} dependencies of the kind {shown(kind)} are left out")
     if cyclic_jobs:
-        places = sorted((job.line, job.job_id) for job in jobs if job.job_id in cyclic_jobs)
+        places = sorted(place for place in jobs.rows("line", "job_id") if place[1] in cyclic_jobs)
         listed = ", ".join(f"line {line}: {shown(name)}" for line, name in places[:_MOST_NAMED])
         rows.warnings.append(
             f"{len(places):,} jobs wait for themselves through others ({listed}); their dependencies are "
@@ -363,26 +378,22 @@ def _note_dependencies(
 class _Names:
     """The jobs that dependencies name: arrays, ids that users see, and numbers of tasks."""
 
-    def __init__(self, jobs: Iterable[LoggedJob], own_ids: _Ids):
-        jobs = list(jobs)
+    def __init__(self, jobs: PackedJobs[LoggedJob], dependents: Iterable[LoggedJob], own_ids: _Ids):
         self._own_ids = own_ids
         mentioned = {
-            name.partition("+")[0]
-            for job in jobs
-            if job.depends
-            for _, name in dependency_words(job.depends)[0]
+            name.partition("+")[0] for job in dependents for _, name in dependency_words(job.depends or "")[0]
         }
         self._arrays = dict[tuple[str | None, str], str]()
         self._ids = dict[tuple[str | None, str], str]()
         self._numbers = dict[tuple[str | None, str], str]()
-        for job in jobs:
-            plain = _plain(job, job.job_id).partition("@")[0]
+        for cluster, job_id, raw_id, array_id in jobs.rows("cluster", "job_id", "raw_id", "array_id"):
+            plain = _plain(cluster, job_id).partition("@")[0]
             if plain in mentioned:
-                self._ids.setdefault((job.cluster, plain), job.job_id)
-            if job.raw_id in mentioned:
-                self._numbers[job.cluster, job.raw_id or ""] = job.job_id
-            if job.array_id is not None and (name := _plain(job, job.array_id)) in mentioned:
-                self._arrays[job.cluster, name] = job.array_id
+                self._ids.setdefault((cluster, plain), job_id)
+            if raw_id in mentioned:
+                self._numbers[cluster, raw_id or ""] = job_id
+            if array_id is not None and (name := _plain(cluster, array_id)) in mentioned:
+                self._arrays[cluster, name] = array_id
 
     def words(self, job: LoggedJob, unknown_kinds: Counter[str]) -> tuple[str, int]:
         """The dependencies of a job as a trace states them, and the number of those that name no job."""
@@ -414,9 +425,9 @@ class _Names:
         return other_ids[-1] if other_ids and not _BETWEEN.search(other_ids[-1]) else None
 
 
-def _plain(job: LoggedJob, name: str) -> str:
+def _plain(cluster: str | None, job_id: str) -> str:
     """An id without the cluster ahead of it."""
-    return name.removeprefix(f"{job.cluster or 'unnamed'}/")
+    return job_id.removeprefix(f"{cluster or 'unnamed'}/")
 
 
 def dependency_words(text: str) -> tuple[list[tuple[str, str]], str]:

@@ -54,8 +54,6 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
             format="philly",
             columns=("jobid", "submitted_time", "attempts", "status", "user", tenant),
             states_deadlines=False,
-            jobs=(),
-            dropped=(),
             assumptions=(*_ASSUMPTIONS, f"the tenant is {tenant}", *of_dates([times], options.time_zone)),
             times=("submitted_time, start_time, end_time: dates",),
         )

@@ -16,8 +16,8 @@ import numpy as np
 
 from traces.job import MAX_GPUS
 from traces.logs.formats.runs import join_rows
-from traces.logs.log import END_TOO_EARLY, START_TOO_EARLY, Log, LoggedJob, LogRows
-from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS, whole
+from traces.logs.log import END_TOO_EARLY, START_TOO_EARLY, Log, LoggedJob, LogRows, logged_job
+from traces.native import COLUMNS, MAX_SECONDS, MIN_SECONDS, PackedJobs, whole
 
 from .submit_line import SubmitOptions, begin_of
 from .tres import Request
@@ -145,7 +145,7 @@ class SlurmRows(LogRows):
                 self.add_row(row._replace(request=request))
         join_rows(self, self._zone, self._cluster)
         self._note_requeued()
-        if cancelled := sum(job.cancel_s is not None for job in self.jobs):
+        if cancelled := sum(cancel_s is not None for cancel_s in self.jobs.column("cancel_s")):
             self.notes.append(
                 f"{cancelled:,} jobs were cancelled while they waited: they keep their place until then "
                 "(cancel_s), and their time limit stands for the run time that they would have had"
@@ -154,7 +154,7 @@ class SlurmRows(LogRows):
 
     def _note_requeued(self) -> None:
         """Say how many jobs ran before, of whose earlier runs there is no row."""
-        requeued = max(self.restarted - sum(bool(job.attempts) for job in self.jobs), 0)
+        requeued = max(self.restarted - sum(map(bool, self.jobs.column("runs"))), 0)
         late = _submitted_late(self.jobs)
         requeued = requeued or (late if late <= _MOST_LATE * len(self.jobs) else 0)
         if requeued:
@@ -217,7 +217,7 @@ def _logged(
         eligible_s < row.submit_s or (start_s is not None and eligible_s > start_s)
     ):
         eligible_s = None
-    return LoggedJob(
+    return logged_job(
         line=row.line,
         job_id=row.job_id,
         submit_s=row.submit_s,
@@ -258,21 +258,21 @@ def _logged(
     )
 
 
-def _submitted_late(jobs: list[LoggedJob]) -> int:
+def _submitted_late(jobs: PackedJobs[LoggedJob]) -> int:
     """Jobs submitted later than one with a higher id: a cluster numbers jobs as they are submitted, and only
     a requeued job gets a later submission. 0 where ids say nothing, as those of tasks by their own number.
     """
-    if any(job.attempts for job in jobs):
+    if any(jobs.column("runs")):
         return 0
     numbers, submits_s = array("d"), array("d")
     clusters = dict[str | None, int]()
-    for job in jobs:
-        digits = (job.array_id or job.job_id).rpartition("/")[2]
+    for cluster_name, array_id, job_id, submit_s in jobs.rows("cluster", "array_id", "job_id", "submit_s"):
+        digits = (array_id or job_id).rpartition("/")[2]
         if not (digits.isascii() and digits.isdigit() and len(digits) < 13):
             return 0
-        cluster = clusters.setdefault(job.cluster, len(clusters))
+        cluster = clusters.setdefault(cluster_name, len(clusters))
         numbers.append(cluster * 1e13 + int(digits))
-        submits_s.append(job.submit_s)
+        submits_s.append(submit_s)
     ids, times_s = np.frombuffer(numbers), np.frombuffer(submits_s)
     order = np.argsort(ids, kind="stable")
     ids, times_s = ids[order], times_s[order]

@@ -174,8 +174,6 @@ def _read(source: LogSource, options: ReadOptions) -> Log:
             format="slurm",
             columns=tuple(name for name in columns if name in _Cells._fields),
             states_deadlines=False,
-            jobs=(),
-            dropped=(),
             assumptions=(*_ASSUMPTIONS, *notes, *of_dates([reader.moment], options.time_zone)),
             times=(f"{', '.join(dates)}: dates", *reader.units()),
         )

@@ -228,8 +228,6 @@ def read_export(source: LogSource, form: SlurmExport, options: ReadOptions) -> L
             format=form.format,
             columns=form.columns,
             states_deadlines=False,
-            jobs=(),
-            dropped=(),
             assumptions=(*form.assumptions, *notes),
             times=form.times,
         )
