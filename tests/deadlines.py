@@ -131,7 +131,7 @@ def watch(proposal: Proposal, reservations: Reservations, state: State) -> Propo
         size = reservations.sizes[row.row]
         is_new = job in proposal.changes or not job.gpus
         opening_s = row.paying_s if kernels.is_there(row) and not is_new else size.restart_s
-        if row.on_launch:
+        if row.is_new:
             opening_s = size.launch_s
         end_s = max(row.start_s, state.now) + opening_s + row.work / size.rate
         assert end_s <= row.end_s + 1e-3, "the reservation is enough, if followed"

@@ -19,23 +19,19 @@ changes that the run's calendar announces.
 A reservation is a rectangle (start s, end e, n GPUs of one type, virtual node or whole nodes), e before the
 deadline. Let w be the work left with a guard against the rounding of times, r the rate on n GPUs, and c what
 the job pays before it works there: what it still owes if it is in place (it holds the n GPUs at its address),
-else a restart, or a launch if the rectangle counts on one. At every decision at time t
+else a launch if it never ran and t = s, else a restart. At every decision at time t
 
     max(t, s) + c + w / r <= e,   and at no time do rectangles take more nodes than are in service.
 
 1. Admission finds such rectangles for the new job and for all that it moves, or leaves all as they are; a
    rectangle is put into a calendar of the others. Shortening only takes away.
 2. At s the job is seated: it pays at most c, and is then in place, works at r and never moves. There are
-nodes
-   enough, as rectangles that overlap were put into one calendar; jobs that are not in place give way, and
-   each virtual node and each job of whole nodes has nodes of its own.
+   nodes enough, as rectangles that overlap were put into one calendar; jobs that are not in place give way,
+   and each virtual node and each job of whole nodes has nodes of its own.
 3. A job that is due and not in place works elsewhere only if it is at least as fast there, and if its
-rectangle
-   leaves time for what it pays there and for the restart back (`kernels.may_have`). So the inequality holds
-   with c a full restart until it is seated.
-4. Before s a job may hold any GPUs: what it works only makes w less, and c is counted in full. One that
-counts
-   on a launch holds none.
+   rectangle leaves time for what it pays there and for the restart back (`kernels.may_have`). So the
+   inequality holds with c a full restart until it is seated.
+4. Before s a job may hold any GPUs: what it works only makes w less, and c is counted in full.
 """
 
 from __future__ import annotations

@@ -32,16 +32,16 @@ def follow(
     reservations.update(state)
     reservations.seated.clear()
     if rule is None:
-        reservations.list_waiting()
-        count, wake_at = reservations.call(kernels.decide)
+        count, staying, wake_at = reservations.call(kernels.decide)
     else:
         reservations.call(kernels.begin)
         rule(reservations)
-        count, wake_at = reservations.call(kernels.finish)
-    proposal = state.proposal()
+        count, staying, wake_at = reservations.call(kernels.finish)
+    proposal, tables = state.proposal(), reservations.tables
     if count:
-        changed = reservations.tables.slots.column("changed", count)
-        _Following(state, reservations, proposal).propose(changed)
+        lists = (tables.listed, count), (tables.staying, staying)
+        changed, stays = (list(map(int, table.rows[:rows])) for table, rows in lists)
+        _Following(state, reservations, proposal, stays).propose(changed)
     if wake_at < inf:
         proposal.wake_at = float(wake_at)
     return proposal
@@ -52,14 +52,14 @@ class _Following:
     by virtual node, the node of the cluster. `fixed`: the jobs that they serve, which stay there.
     """
 
-    def __init__(self, state: State, reservations: Reservations, proposal: Proposal):
+    def __init__(self, state: State, reservations: Reservations, proposal: Proposal, staying: list[int]):
         self.state, self.reservations, self.proposal = state, reservations, proposal
         self.names, self.view = reservations.types, reservations.view
         self._jobs: dict[int, Job] = {}
         self.serves: dict[int, int] = {}
         self.server: dict[int, int] = {}
         self.fixed: set[int] = set()
-        self._claimed = False
+        self._staying = staying  # jobs in place, whose nodes are not noted yet
         self._rows_on: dict[int, dict[int, None]] | None = None  # by node, the jobs there
 
     def propose(self, changed: list[int]) -> None:
@@ -69,10 +69,10 @@ class _Following:
         self._jobs = {i: self.reservations.tables.jobs[i] for i in changed}
         self._shrink(changed)
         due = [i for i in changed if self._is_due(i)]
-        due.sort(key=lambda i: (self._jobs[i].end_s, self._jobs[i].order))
+        due.sort(key=lambda i: (self._jobs[i].end_s, self.view(i).order))
         unseated = [i for i in due if not self._keep(i)]
         self._seat([i for i in unseated if self._share(i) == self._target(i) and not self._may_stay(i)])
-        for i in sorted(changed, key=lambda i: (-self._jobs[i].target, self._jobs[i].order)):
+        for i in sorted(changed, key=lambda i: (-self._jobs[i].target, self.view(i).order)):
             if i not in self.fixed and self._jobs[i].target:
                 self._grow(i)
         failed = [i for i in unseated if i not in self.fixed and self._drafted(i) != self._target(i)]
@@ -133,11 +133,8 @@ class _Following:
 
     def _claim(self) -> None:
         """Note which nodes serve the jobs that are in place, before a job is seated."""
-        if self._claimed:
-            return
-        self._claimed = True
-        tables = self.reservations.tables
-        for i in tables.slots.column("in_place", tables.scope[0].in_place):
+        while self._staying:
+            i = self._staying.pop()
             self._serve(i, self.proposal.placement(self.view(i)) or ())
 
     def _serve(self, i: int, placement: Placement) -> None:
@@ -278,7 +275,7 @@ class _Following:
         """
         proposal, held, evicted = self.proposal, self._gpus_on(node), list[int]()
         others = [other for other in held if other not in self.fixed]
-        others.sort(key=lambda other: (self._is_due(other), held[other], -self._job(other).order))
+        others.sort(key=lambda other: (self._is_due(other), held[other], -self.view(other).order))
         for other in others:
             if proposal.has_room(self.view(i), ((node, gpus),)):
                 break

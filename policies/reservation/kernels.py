@@ -11,6 +11,7 @@ Jobs, GPU types and virtual nodes are numbers of rows (`tables`).
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
@@ -22,7 +23,9 @@ __all__ = ["admit", "begin", "decide", "finish", "is_due", "is_there", "may_have
 
 INSTANT_S = 1e-6  # times this close are one: they differ by rounding
 SLACK_S = 1e-3  # far more than the rounding of times
-ATTEMPTS = 6  # orders in which jobs are filled anew
+ROUND, ROUNDS = 6, 6  # attempts to fill jobs anew from one order, and how often that order is taken
+FILLS = 600  # jobs filled anew for one new job, about
+LEAST_ATTEMPTS = 4
 LEAD_RESTARTS = 3.0  # a reservation begins soon when it does so within this many restarts
 
 
@@ -64,11 +67,21 @@ def take(t: int, nodes: int, start: float, end: float, tables: Tables) -> None:
             stretches[k].free -= nodes
 
 
-def latest(t: int, nodes: int, span: float, end: float, scope: Scope, pool: Pool, stretches: Any) -> float:
+def latest_place(t: int, row: Size, span: float, deadline: float, tables: Tables) -> tuple[float, int]:
+    """The latest start of `span` seconds on a size of type t, to end by `deadline`, -inf if there is none
+    from now on; and the virtual node, -1 for whole nodes.
+    """
+    if row.is_part == 1:
+        return on_virtual_node(t, row.size, span, deadline, tables)
+    return latest(t, row.nodes, span, deadline, tables), -1
+
+
+def latest(t: int, nodes: int, span: float, end: float, tables: Tables) -> float:
     """The latest start from which `nodes` of type t are free for `span` seconds, to end by `end`; -inf if
     there is none from now on.
     """
-    first, now = t * scope.width, scope.now_s
+    first, now = t * tables.scope[0].width, tables.scope[0].now_s
+    pool, stretches = tables.pools[t], tables.stretches
     k, until = stretch_before(stretches, first, pool.stretches, end), end
     while k >= first and until - span >= now:
         if stretches[k].free < nodes:
@@ -89,20 +102,20 @@ def is_free(t: int, nodes: int, start: float, end: float, tables: Tables) -> boo
     return True
 
 
-def clash(head: int, gpus: int, node_gpus: int, start: float, end: float, jobs: Any) -> float:
+def clash(head: int, gpus: int, node_gpus: int, start: float, end: float, tables: Tables) -> float:
     """Since when too many GPUs of a virtual node are taken for `gpus` more from `start` to `end`: the
     earliest such time, inf if there is none. `head`: the first of its jobs. Its use rises only where one
     begins.
     """
-    earliest, j = inf, head
+    jobs, earliest, j = tables.jobs, inf, head
     while j >= 0:
-        time = max(start, jobs[j].start_on)
-        if jobs[j].start_on < end and jobs[j].end_on > start:
+        time = max(start, jobs[j].new_start_s)
+        if jobs[j].new_start_s < end and jobs[j].new_end_s > start:
             used, since, k = gpus, -inf, head
             while k >= 0:
-                if jobs[k].start_on <= time and time < jobs[k].end_on:
-                    used += jobs[k].gpus_on
-                    since = max(since, jobs[k].start_on)
+                if jobs[k].new_start_s <= time and time < jobs[k].new_end_s:
+                    used += tables.sizes[jobs[k].new_row].size
+                    since = max(since, jobs[k].new_start_s)
                 k = jobs[k].next_on
             if used > node_gpus:
                 earliest = min(earliest, since)
@@ -117,7 +130,7 @@ def latest_on(v: int, gpus: int, span: float, deadline: float, tables: Tables) -
     node, now = tables.virtual[v], tables.scope[0].now_s
     node_gpus, end = tables.pools[node.type].node_gpus, min(deadline, node.closes_s)
     while end > node.opens_s and end - span >= now:
-        until = clash(node.job, gpus, node_gpus, end - span, end, tables.jobs)
+        until = clash(node.job, gpus, node_gpus, end - span, end, tables)
         if until == inf:
             is_open = end - span >= node.opens_s or is_free(node.type, 1, end - span, node.opens_s, tables)
             return end - span if is_open else -inf
@@ -143,34 +156,19 @@ def on_virtual_node(t: int, gpus: int, span: float, deadline: float, tables: Tab
                     break
     if best >= 0:
         return best_start, best
-    return latest(t, 1, span, deadline, tables.scope[0], tables.pools[t], tables.stretches), unused
+    return latest(t, 1, span, deadline, tables), unused
 
 
-def may_go_on(t: int, v: int, row: Size, end: float, tables: Tables) -> bool:
-    """Whether a job in place may stay there until `end`, on whole nodes or on virtual node v."""
-    now = tables.scope[0].now_s
-    if v < 0:
-        return is_free(t, row.nodes, now, end, tables)
-    if v >= tables.scope[0].virtual_nodes or tables.virtual[v].job < 0:
-        return is_free(t, 1, now, end, tables)
-    node = tables.virtual[v]
-    if node.type != t or clash(node.job, row.size, tables.pools[t].node_gpus, now, end, tables.jobs) < inf:
-        return False
-    return (now >= node.opens_s or is_free(t, 1, now, node.opens_s, tables)) and (
-        end <= node.closes_s or is_free(t, 1, node.closes_s, end, tables)
-    )
-
-
-def join(i: int, v: int, t: int, start: float, end: float, gpus: int, tables: Tables) -> None:
-    """Enter a rectangle of job i into the list of virtual node v."""
+def join(i: int, tables: Tables) -> None:
+    """Enter job i into the list of its virtual node."""
     scope, virtual, job = tables.scope[0], tables.virtual, tables.jobs[i]
+    v, start, end = job.new_address, job.new_start_s, job.new_end_s
     for k in range(scope.virtual_nodes, v + 1):
         virtual[k].job = -1
     scope.virtual_nodes = max(scope.virtual_nodes, v + 1)
     if virtual[v].job < 0:
-        virtual[v].opens_s, virtual[v].closes_s, virtual[v].type = inf, -inf, t
+        virtual[v].opens_s, virtual[v].closes_s, virtual[v].type = inf, -inf, job.new_type
     virtual[v].opens_s, virtual[v].closes_s = min(start, virtual[v].opens_s), max(end, virtual[v].closes_s)
-    job.start_on, job.end_on, job.gpus_on = start, end, gpus
     job.next_on, virtual[v].job = virtual[v].job, i
 
 
@@ -186,7 +184,7 @@ def reserve(i: int, tables: Tables) -> None:
     else:
         take(t, 1, start, tables.virtual[v].opens_s, tables)
         take(t, 1, tables.virtual[v].closes_s, end, tables)
-    join(i, v, t, start, end, job.new_size, tables)
+    join(i, tables)
 
 
 def open_calendar(tables: Tables) -> None:
@@ -197,16 +195,19 @@ def open_calendar(tables: Tables) -> None:
     for k in range(len(tables.plans)):
         if tables.plans[k].time_s > scope.now_s:
             note(tables.plans[k].time_s, tables.plans[k].type, tables.plans[k].nodes, scope, changes)
-    for i in range(scope.rows):
+    for k in range(scope.rows):
+        i = tables.line[k]
         job = jobs[i]
         if job.size == 0 or job.skip == 1:
             continue
+        job.new_start_s, job.new_end_s, job.new_row = job.start_s, job.end_s, job.row
+        job.new_type, job.new_address = job.type, job.address
         if job.address < 0:
             nodes = sizes[job.row].nodes
             note(job.start_s, job.type, -nodes, scope, changes)
             note(job.end_s, job.type, nodes, scope, changes)
         else:
-            join(i, job.address, job.type, job.start_s, job.end_s, job.size, tables)
+            join(i, tables)
     for v in range(scope.virtual_nodes):
         node = tables.virtual[v]
         if node.job >= 0:
@@ -257,215 +258,196 @@ def is_there(job: Job) -> bool:
 
 def need_s(job: Job, row: Size) -> float:
     """What the rectangle of a job takes from now on, if the job goes there now."""
-    work_s = job.work / row.rate
-    if is_there(job):
-        return job.paying_s + work_s
-    return work_s + (row.launch_s if job.on_launch == 1 else row.restart_s)
+    opening_s = row.launch_s if job.is_new == 1 else row.restart_s
+    return (job.paying_s if is_there(job) else opening_s) + job.work / row.rate
 
 
-def shorten(tables: Tables) -> None:
-    """Cut every rectangle to what its job still needs; what is over is no reservation any more."""
-    now, jobs, sizes = tables.scope[0].now_s, tables.jobs, tables.sizes
-    for i in range(tables.scope[0].rows):
-        job = jobs[i]
+def renew(tables: Tables) -> None:
+    """Note what running jobs have done since they were last read. Cut every rectangle to what its job still
+    needs; what is over is no reservation any more.
+    """
+    now, sizes = tables.scope[0].now_s, tables.sizes
+    for k in range(tables.scope[0].rows):
+        job = tables.jobs[tables.line[k]]
+        if job.held > 0:
+            worked_s = now - job.then_s - job.paying_then
+            job.paying_s = max(0.0, -worked_s)
+            if worked_s > 0.0:
+                job.work = job.work_then - worked_s * job.speed
         if job.size == 0:
             continue
-        if job.on_launch == 1 and job.held > 0:
-            job.on_launch = 0
+        row = sizes[job.row]
         if job.end_s <= now:
-            job.size = job.on_launch = 0
+            job.size = 0
         elif job.start_s <= now + INSTANT_S:
-            row = sizes[job.row]
             job.start_s, job.end_s = now, min(job.end_s, now + need_s(job, row))
-        elif job.on_launch == 0:
-            row = sizes[job.row]
+        else:
             job.start_s = max(job.start_s, job.end_s - row.restart_s - job.work / row.rate)
 
 
 # Minimum satisfactory share
 
 
-def minimum_share(i: int, launch: bool, tables: Tables) -> bool:
-    """Look for the rectangle of fewest GPUs that does the work of job i by its deadline, as late as possible;
-    it is left in the scope. Of several GPU types it is the one on which the rectangle is worth least. Returns
-    whether there is one.
+def minimum_share(i: int, leeway: float, tables: Tables) -> bool:
+    """Look for the rectangle of least GPU time that does the work of job i by its deadline, as late as
+    possible; it is the new one of the job. That is the one of fewest GPUs. With a `leeway`, of the rectangles
+    with so much more GPU time (a share) the one that begins last, on more GPUs. GPU time counts as much as
+    its type is worth. Returns whether there is a rectangle.
 
-    A rectangle begins with a restart, or with a `launch` for a job that never ran. Only a job that goes on
-    where it is pays what it still owes.
+    A rectangle begins with a restart. If there is no room for that, a job that never ran may begin with a
+    launch, at once.
     """
     scope, job, sizes, pools = tables.scope[0], tables.jobs[i], tables.sizes, tables.pools
-    now, cheapest, stretches = scope.now_s, inf, tables.stretches
+    now, least = scope.now_s, inf
     for t in range(scope.types):
         choice = tables.ranges[i * scope.types + t]
         for k in range(choice.first, choice.end):
             row = sizes[k]
-            work_s = job.work / row.rate
-            if row.reservable == 0 or now + work_s > job.deadline_s:
+            if row.reservable == 0 or now + job.work / row.rate > job.deadline_s:
                 continue
-            span, goes_on, v = work_s + (row.launch_s if launch else row.restart_s), 0, -1
-            if row.is_part == 1:
-                start, v = on_virtual_node(t, row.size, span, job.deadline_s, tables)
-            else:
-                start = latest(t, row.nodes, span, job.deadline_s, scope, pools[t], stretches)
-            if start == -inf and job.in_place > 0 and job.held == row.size and job.held_type == t:
-                end, own = now + job.paying_s + work_s, job.address if job.in_place == 1 else -1
-                if end <= job.deadline_s and may_go_on(t, own, row, end, tables):
-                    start, span, v, goes_on = now, end - now, own, 1
+            span = row.restart_s + job.work / row.rate
+            start, v = latest_place(t, row, span, job.deadline_s, tables)
+            if start == -inf and job.is_new == 1:
+                span = row.launch_s + job.work / row.rate
+                start, v = latest_place(t, row, span, min(job.deadline_s, now + span + INSTANT_S / 2), tables)
             if start == -inf:
                 continue
-            if pools[t].value * row.size * span < cheapest:
-                cheapest = pools[t].value * row.size * span
-                scope.start_s, scope.end_s, scope.size, scope.row = start, start + span, row.size, k
-                scope.type, scope.address, scope.goes_on = t, v, goes_on
-            break
-    return cheapest < inf
+            gpu_s = pools[t].value * row.size * span
+            if gpu_s < least or (gpu_s <= (1.0 + leeway) * least and start > job.new_start_s):
+                least = min(least, gpu_s)
+                job.new_start_s, job.new_end_s, job.new_row = start, start + span, k
+                job.new_type, job.new_address = t, v
+            if leeway == 0.0:
+                break
+    return least < inf
 
 
-def admit(new: int, launch: bool, tables: Tables) -> int:
+def admit(new: int, tables: Tables) -> bool:
     """Reserve for job `new` if it and all jobs with a reservation then finish in time. If it does not fit
-    beside the others, those with later deadlines are filled anew, then all, in order of their deadlines.
-    Returns 1 if that succeeds, 0 if not, -1 if no order helps. If not, all is as before, but shorter
-    (`shorten`).
+    beside the others, those with later deadlines are filled anew, then all. Returns whether that succeeds. If
+    not, all is as before, but shorter (`renew`).
 
     `scope.short_s`: the latest deadline of a job that did not fit; only reservations up to then were in the
     way.
     """
-    scope, jobs = tables.scope[0], tables.jobs
-    progress(tables)
-    shorten(tables)
-    for i in range(scope.rows):
-        jobs[i].skip = 0
-    open_calendar(tables)
-    scope.short_s, former_count = -inf, 1
-    if minimum_share(new, launch, tables):
-        begins_now = may_go_on(scope.type, scope.address, tables.sizes[scope.row], scope.start_s, tables)
-        if launch and begins_now:  # it may not begin early on spare GPUs, so its reservation does
-            scope.start_s, scope.end_s = scope.now_s, scope.now_s + scope.end_s - scope.start_s
-        note_new(jobs[new], scope)
-        adopt(jobs[new], launch)
-        return 1
+    scope, jobs, former_count = tables.scope[0], tables.jobs, 1
+    renew(tables)
+    open_without(new, tables)
+    scope.short_s = -inf
+    if minimum_share(new, 0.0, tables):
+        adopt(jobs[new], tables.sizes)
+        return True
     if asks_too_much(new, tables):
-        return -1
+        return False
     for everything in range(2):
         count = 0
-        for i in range(scope.rows):
-            is_later = everything == 1 or jobs[i].deadline_s >= jobs[new].deadline_s
-            jobs[i].skip = 1 if jobs[i].size > 0 and is_later else 0
-            if jobs[i].skip == 1 or i == new:
-                tables.slots[count].heap = i
-                count += 1
+        for k in range(scope.rows):
+            job, is_later = jobs[tables.line[k]], everything == 1 or tables.line[k] == new
+            is_later = is_later or job.deadline_s >= jobs[new].deadline_s
+            job.skip = 1 if tables.line[k] == new or (job.size > 0 and is_later) else 0
+            count += job.skip
         if count == former_count:
             scope.short_s = max(scope.short_s, jobs[new].deadline_s)
-            continue
-        former_count = count
-        if fill_anew(count, new, launch, tables):
-            return 1
-    return 0
-
-
-def fill_anew(count: int, new: int, launch: bool, tables: Tables) -> bool:
-    """Fill `count` jobs anew, by deadline; what does not fit comes first next time, `ATTEMPTS` times."""
-    scope, jobs, slots = tables.scope[0], tables.jobs, tables.slots
-    sort_by_deadline(count, jobs, slots)
-    for _ in range(ATTEMPTS):
-        open_calendar(tables)
-        failed = -1
-        for k in range(count):
-            i = slots[k].filled
-            if not minimum_share(i, jobs[i].on_launch == 1 or (launch and i == new), tables):
-                failed = k
-                break
-            note_new(jobs[i], scope)
-            reserve(i, tables)
-        if failed < 0:
-            for k in range(count):
-                i = slots[k].filled
-                adopt(jobs[i], jobs[i].on_launch == 1 or (launch and i == new))
+        elif fill_anew(count, tables):
             return True
-        i = slots[failed].filled
-        scope.short_s = max(scope.short_s, jobs[i].deadline_s)
-        if failed == 0:
-            break
-        for k in range(failed, 0, -1):
-            slots[k].filled = slots[k - 1].filled
-        slots[0].filled = i
+        former_count = count
     return False
 
 
-def sort_by_deadline(count: int, jobs: Any, slots: Any) -> None:
-    """List the `count` jobs of `heap` in `filled`, by deadline."""
-    deadlines = np.empty(count)
-    for k in range(count):
-        deadlines[k] = jobs[slots[k].heap].deadline_s
-    order = np.argsort(deadlines, kind="mergesort")
-    for k in range(count):
-        slots[k].filled = slots[order[k]].heap
+def fill_anew(count: int, tables: Tables) -> bool:
+    """Fill the `count` jobs to `skip` anew, by deadline. What does not fit comes first next time. After a
+    round of attempts all begins anew with more leeway: larger and later rectangles leave other gaps.
+    """
+    scope, jobs, leeway = tables.scope[0], tables.jobs, 0.0
+    for attempt in range(max(LEAST_ATTEMPTS, min(ROUND * ROUNDS, FILLS // count))):
+        if attempt % ROUND == 0:
+            leeway = 0.0 if attempt == 0 else 0.0125 * 2.0 ** (attempt // ROUND)
+            listed = 0
+            for k in range(scope.rows):
+                if jobs[tables.line[k]].skip == 1:
+                    tables.listed[listed] = tables.line[k]
+                    listed += 1
+        open_calendar(tables)
+        failed = 0
+        while failed < count and minimum_share(tables.listed[failed], leeway, tables):
+            reserve(tables.listed[failed], tables)
+            failed += 1
+        if failed == count:
+            for k in range(count):
+                adopt(jobs[tables.listed[k]], tables.sizes)
+            return True
+        i = tables.listed[failed]
+        scope.short_s = max(scope.short_s, jobs[i].deadline_s)
+        if failed == 0:
+            return False  # it does not even fit beside those that stay
+        for k in range(failed, 0, -1):
+            tables.listed[k] = tables.listed[k - 1]
+        tables.listed[0] = i
+    return False
 
 
 def asks_too_much(new: int, tables: Tables) -> bool:
     """Whether jobs with a reservation and the `new` one that are due by some deadline need more worth of GPU
     time than there is until then. Then no order helps.
     """
-    scope, pools, jobs, sizes, slots = tables.scope[0], tables.pools, tables.jobs, tables.sizes, tables.slots
-    count, needed, worth = 0, 0.0, 0.0
-    for i in range(scope.rows):
-        if jobs[i].size > 0 or i == new:
-            slots[count].heap = i
-            count += 1
-    sort_by_deadline(count, jobs, slots)
+    scope, pools, jobs, needed, worth = tables.scope[0], tables.pools, tables.jobs, 0.0, 0.0
+    if len(tables.plans) > 0:
+        return False
     for t in range(scope.types):
         worth += pools[t].value * pools[t].gpus
-    for position in range(count):
-        i, least = slots[position].filled, inf
-        for t in range(scope.types):
-            choice = tables.ranges[i * scope.types + t]
-            for k in range(choice.first, choice.end):
-                if sizes[k].reservable == 1:
-                    least = min(least, pools[t].value * sizes[k].size / sizes[k].rate)
-        needed += least * jobs[i].work
+    for position in range(scope.rows):
+        i = tables.line[position]
+        if jobs[i].size == 0 and i != new:
+            continue
+        needed += least_gpu_s(i, tables)
         until_s = jobs[i].deadline_s
-        if (
-            until_s >= jobs[new].deadline_s
-            and needed > worth * (until_s - scope.now_s)
-            and len(tables.plans) == 0
-        ):
+        if until_s >= jobs[new].deadline_s and needed > worth * (until_s - scope.now_s):
             scope.short_s = max(scope.short_s, until_s)
             return True
     return False
 
 
-def note_new(job: Job, scope: Scope) -> None:
-    """Keep the rectangle in the scope for a job."""
-    job.new_start_s, job.new_end_s, job.new_size = scope.start_s, scope.end_s, scope.size
-    job.new_type, job.new_row, job.new_address = scope.type, scope.row, scope.address
-    job.new_goes_on = scope.goes_on
+def least_gpu_s(i: int, tables: Tables) -> float:
+    """The least GPU-seconds that the work left of a job takes, by worth."""
+    scope, sizes, least = tables.scope[0], tables.sizes, inf
+    for t in range(scope.types):
+        choice = tables.ranges[i * scope.types + t]
+        for k in range(choice.first, choice.end):
+            if sizes[k].reservable == 1:
+                least = min(least, tables.pools[t].value * sizes[k].size / sizes[k].rate)
+    return least * tables.jobs[i].work
 
 
-def adopt(job: Job, launch: bool) -> None:
-    """Give a job the rectangle that was kept for it."""
-    job.start_s, job.end_s, job.size = job.new_start_s, job.new_end_s, job.new_size
+def adopt(job: Job, sizes: Any) -> None:
+    """Give a job its new rectangle."""
+    job.start_s, job.end_s, job.size = job.new_start_s, job.new_end_s, sizes[job.new_row].size
     job.type, job.row, job.address = job.new_type, job.new_row, job.new_address
-    job.on_launch = 1 if launch else 0
-    if job.new_goes_on == 0 and job.in_place == 1:
+    if job.in_place == 1:
         job.in_place = 0
+
+
+def open_without(i: int, tables: Tables) -> None:
+    """The calendar beside the reservations of all jobs but one."""
+    for k in range(tables.scope[0].rows):
+        tables.jobs[tables.line[k]].skip = 0
+    tables.jobs[i].skip = 1
+    open_calendar(tables)
 
 
 def catch_up(tables: Tables) -> None:
     """Reserve anew for jobs that are behind: their GPUs were slower than predicted, or failed."""
-    now, jobs, sizes = tables.scope[0].now_s, tables.jobs, tables.sizes
-    for i in range(tables.scope[0].rows):
-        job = jobs[i]
+    now = tables.scope[0].now_s
+    for k in range(tables.scope[0].rows):
+        i = tables.line[k]
+        job = tables.jobs[i]
         if not is_due(job, now) or job.retry_s > now:
             continue
-        if now + need_s(job, sizes[job.row]) <= job.end_s + SLACK_S:
+        if now + need_s(job, tables.sizes[job.row]) <= job.end_s + SLACK_S:
             continue
         job.retry_s = now + max(1.0, 0.05 * (job.end_s - now))
-        for j in range(tables.scope[0].rows):
-            jobs[j].skip = 1 if j == i else 0
-        open_calendar(tables)
-        if minimum_share(i, job.on_launch == 1, tables):
-            note_new(job, tables.scope[0])
-            adopt(job, job.on_launch == 1)
+        open_without(i, tables)
+        if minimum_share(i, 0.0, tables):
+            adopt(job, tables.sizes)
 
 
 # Marginal return
@@ -550,8 +532,6 @@ def may_have(job: Job, t: int, row: Size, may_stay: bool, now: float, sizes: Any
     due, stays = is_due(job, now), row.size == job.held and t == job.held_type
     if due and row.size == job.size and t == job.type:
         return True
-    if job.on_launch == 1:
-        return False  # its rectangle would then begin with a restart
     if not stays and job.held > 0 and (row.size > job.held or t != job.held_type):
         then_s, stays_on = row.restart_s + job.work / row.rate, may_stay and job.held_row >= 0
         if stays_on and then_s >= job.paying_s + job.work / sizes[job.held_row].rate:
@@ -568,48 +548,51 @@ def may_have(job: Job, t: int, row: Size, may_stay: bool, now: float, sizes: Any
 
 
 def share_spare(tables: Tables) -> None:
-    """Give out spare GPUs step by step, the least growth of GPU time per GPU first. Jobs without GPUs begin
-    in the order of their deadlines, as their first step is the same for all.
+    """Give out spare GPUs step by step, the least growth of GPU time per GPU first; of equal ones first those
+    that change nothing, then by deadline. Jobs without GPUs begin in the order of their deadlines, as their
+    first step is the same for all.
     """
-    scope, jobs, slots, pools = tables.scope[0], tables.jobs, tables.slots, tables.pools
-    ranges, sizes, count, w, pending = tables.ranges, tables.sizes, 0, 0, -1
-    for i in range(scope.rows):
-        job = jobs[i]
-        job.step = 0
-        if job.on_launch == 1 or (job.held == 0 and job.target == 0):
-            continue
-        if next_step(i, scope, pools, jobs, ranges, sizes) > 0:
-            count = push(i, count, jobs, slots)
+    scope, jobs, pools = tables.scope[0], tables.jobs, tables.pools
+    waiting_at, pending, heap = 0, -1, [(0.0, False, 0)]
+    heap.clear()
+    for k in range(scope.rows):
+        jobs[tables.line[k]].step = 0
+        if jobs[tables.line[k]].held > 0 or jobs[tables.line[k]].target > 0:
+            note_step(k, heap, tables)
     while has_spare(pools):
-        while pending < 0 and w < scope.waiting:
-            i = slots[w].waiting
-            w += 1
-            if jobs[i].target > 0 or jobs[i].on_launch == 1 or jobs[i].step > 0:
-                continue
-            if next_step(i, scope, pools, jobs, ranges, sizes) > 0:
-                count, pending = push(i, count, jobs, slots), i
-        if count == 0:
+        while pending < 0 and waiting_at < scope.rows:
+            job = jobs[tables.line[waiting_at]]
+            if job.waits == 1 and job.target == 0 and job.step == 0 and note_step(waiting_at, heap, tables):
+                pending = waiting_at
+            waiting_at += 1
+        if len(heap) == 0:
             break
-        i = slots[0].heap
-        count, job, leaves = pop(count, jobs, slots), jobs[i], False
-        more = job.step - job.target if job.step_type == job.target_type else job.step
+        _, _, k = heappop(heap)
+        job, leaves = jobs[tables.line[k]], False
+        more = job.step - (job.target if job.step_type == job.target_type else 0)
         if more <= room(job, job.step_type, job.step, pools[job.step_type]):
             leaves = job.target > 0 and job.step_type != job.target_type
             if leaves:
                 pools[job.target_type].spare += job.target
             pools[job.step_type].spare -= more
             job.target, job.target_type = job.step, job.step_type
-        if next_step(i, scope, pools, jobs, ranges, sizes) > 0:
-            count = push(i, count, jobs, slots)
-        if i == pending:
+        note_step(k, heap, tables)
+        if k == pending:
             pending = -1
         if leaves:  # others may go on with the GPUs that it leaves
-            w = 0
-            for j in range(scope.rows):
-                if jobs[j].step > 0 or jobs[j].target == 0 or jobs[j].on_launch == 1:
-                    continue
-                if next_step(j, scope, pools, jobs, ranges, sizes) > 0:
-                    count = push(j, count, jobs, slots)
+            waiting_at = 0
+            for k in range(scope.rows):
+                if jobs[tables.line[k]].step == 0 and jobs[tables.line[k]].target > 0:
+                    note_step(k, heap, tables)
+
+
+def note_step(k: int, heap: list[tuple[float, bool, int]], tables: Tables) -> bool:
+    """Enter the next step of the k-th job into the heap. Returns whether there is one."""
+    i, jobs = tables.line[k], tables.jobs
+    if next_step(i, tables.scope[0], tables.pools, jobs, tables.ranges, tables.sizes) == 0:
+        return False
+    heappush(heap, (jobs[i].growth, jobs[i].step != jobs[i].held, k))
+    return True
 
 
 def has_spare(pools: Any) -> bool:
@@ -619,57 +602,7 @@ def has_spare(pools: Any) -> bool:
     return gpus > 0
 
 
-def comes_first(job: Job, other: Job) -> bool:
-    """Whether the step of a job comes before that of another: the least growth, then steps that change
-    nothing, then the earliest deadline.
-    """
-    if job.growth != other.growth:
-        return job.growth < other.growth
-    if (job.step != job.held) != (other.step != other.held):
-        return job.step == job.held
-    if job.deadline_s != other.deadline_s:
-        return job.deadline_s < other.deadline_s
-    return job.order < other.order
-
-
-def push(i: int, count: int, jobs: Any, slots: Any) -> int:
-    """Add job i to the heap of `count` steps. Returns how many there are now."""
-    at = count
-    while at > 0 and comes_first(jobs[i], jobs[slots[(at - 1) // 2].heap]):
-        slots[at].heap = slots[(at - 1) // 2].heap
-        at = (at - 1) // 2
-    slots[at].heap = i
-    return count + 1
-
-
-def pop(count: int, jobs: Any, slots: Any) -> int:
-    """Take the first step out of the heap. Returns how many are left."""
-    count -= 1
-    i, at, child = slots[count].heap, 0, 1
-    while child < count:
-        if child + 1 < count and comes_first(jobs[slots[child + 1].heap], jobs[slots[child].heap]):
-            child += 1
-        if not comes_first(jobs[slots[child].heap], jobs[i]):
-            break
-        slots[at].heap = slots[child].heap
-        at, child = child, 2 * child + 1
-    slots[at].heap = i
-    return count
-
-
 # A decision
-
-
-def progress(tables: Tables) -> None:
-    """What running jobs have done since they were last read."""
-    jobs, now = tables.jobs, tables.scope[0].now_s
-    for i in range(tables.scope[0].rows):
-        job = jobs[i]
-        if job.held > 0:
-            worked_s = now - job.then_s - job.paying_then
-            job.paying_s = max(0.0, -worked_s)
-            if worked_s > 0.0:
-                job.work = job.work_then - worked_s * job.speed
 
 
 def begin(tables: Tables) -> None:
@@ -677,14 +610,13 @@ def begin(tables: Tables) -> None:
     are idle, else GPUs are held back for them.
     """
     scope, pools, jobs, sizes = tables.scope[0], tables.pools, tables.jobs, tables.sizes
-    progress(tables)
-    shorten(tables)
+    renew(tables)
     catch_up(tables)
     for t in range(scope.types):
         pools[t].spare = pools[t].idle = pools[t].gpus
         pools[t].held_back = 0
-    for i in range(scope.rows):
-        job = jobs[i]
+    for k in range(scope.rows):
+        job = jobs[tables.line[k]]
         job.target = 0
         if job.held > 0:
             pools[job.held_type].idle -= job.held
@@ -694,14 +626,14 @@ def begin(tables: Tables) -> None:
             pools[job.type].idle -= lacking(job)
     for t in range(scope.types):
         pools[t].spare = max(0, pools[t].spare)
-    for i in range(scope.rows):
-        job = jobs[i]
+    for k in range(scope.rows):
+        job = jobs[tables.line[k]]
         if job.size == 0 or job.target > 0:
             continue
         if job.start_s > scope.now_s + LEAD_RESTARTS * sizes[job.row].restart_s:
             continue
         pool = pools[job.type]
-        if job.size <= pool.spare and lacking(job) <= pool.idle and job.on_launch == 0:
+        if job.size <= pool.spare and lacking(job) <= pool.idle:
             job.target, job.target_type = job.size, job.type
             pool.spare -= job.size
             pool.idle -= lacking(job)
@@ -716,34 +648,24 @@ def lacking(job: Job) -> int:
 
 def widen(tables: Tables) -> None:
     """Let due jobs that cannot afford spare GPUs reserve whole nodes of them until they finish."""
-    scope, jobs, sizes = tables.scope[0], tables.jobs, tables.sizes
-    for i in range(scope.rows):
-        job, now, is_open = jobs[i], scope.now_s, False
-        if (
-            not is_due(job, now)
-            or job.target != job.size
-            or not (job.held == job.size and job.held_type == job.type)
-        ):
+    now, sizes = tables.scope[0].now_s, tables.sizes
+    for position in range(tables.scope[0].rows):
+        i = tables.line[position]
+        job = tables.jobs[i]
+        pool, is_open = tables.pools[job.type], False
+        stays = job.target == job.held == job.size and job.target_type == job.held_type == job.type
+        if not (is_due(job, now) and stays) or pool.spare < pool.node_gpus:
             continue
-        pool, choice = tables.pools[job.type], tables.ranges[i * scope.types + job.type]
-        if job.target_type != job.type or pool.spare < pool.node_gpus:
-            continue
-        held = job.row
-        latest_end = min(job.deadline_s, now + job.paying_s + job.work / sizes[held].rate)
-        for k in range(choice.end - 1, held, -1):
+        latest_end = min(job.deadline_s, now + job.paying_s + job.work / sizes[job.row].rate)
+        for k in range(tables.ranges[i * tables.scope[0].types + job.type].end - 1, job.row, -1):
             row = sizes[k]
             end = now + row.restart_s + job.work / row.rate
-            if (
-                row.size - job.held > pool.spare
-                or end > latest_end
-                or row.reservable == 0
-                or row.is_part == 1
-            ):
+            if row.reservable == 0 or row.is_part == 1 or end > latest_end:
+                continue
+            if row.size - job.held > pool.spare:
                 continue
             if not is_open:
-                for j in range(scope.rows):
-                    jobs[j].skip = 1 if j == i else 0
-                open_calendar(tables)
+                open_without(i, tables)
                 is_open = True
             if is_free(job.type, row.nodes, now, end, tables):
                 pool.spare -= row.size - job.held
@@ -752,29 +674,30 @@ def widen(tables: Tables) -> None:
                 break
 
 
-def finish(tables: Tables) -> tuple[int, float]:
-    """How many jobs change their GPUs, or are due and not in place: they are in the slots. And when the next
-    reservation begins.
+def finish(tables: Tables) -> tuple[int, int, float]:
+    """How many jobs change their GPUs, or are due and not in place; how many are due and stay in place. The
+    slots list both. And when the next reservation begins.
     """
-    scope, jobs, slots, count, wake_at = tables.scope[0], tables.jobs, tables.slots, 0, inf
-    scope.in_place = 0
+    scope, changed, staying, wake_at = tables.scope[0], 0, 0, inf
     if has_spare(tables.pools):
         widen(tables)
-    for i in range(scope.rows):
-        job = jobs[i]
-        changes = job.target != job.held or (job.held > 0 and job.target_type != job.held_type)
-        if changes or (is_due(job, scope.now_s) and job.in_place == 0):
-            slots[count].changed = i
-            count += 1
-        elif is_due(job, scope.now_s) and is_there(job):
-            slots[scope.in_place].in_place = i
-            scope.in_place += 1
+    for k in range(scope.rows):
+        i = tables.line[k]
+        job = tables.jobs[i]
+        due = is_due(job, scope.now_s)
+        moves = job.target != job.held or (job.held > 0 and job.target_type != job.held_type)
+        if moves or (due and job.in_place == 0):
+            tables.listed[changed] = i
+            changed += 1
+        elif due and is_there(job):
+            tables.staying[staying] = i
+            staying += 1
         if job.size > 0 and job.start_s > scope.now_s + INSTANT_S:
             wake_at = min(wake_at, job.start_s)
-    return count, wake_at
+    return changed, staying, wake_at
 
 
-def decide(tables: Tables) -> tuple[int, float]:
+def decide(tables: Tables) -> tuple[int, int, float]:
     """A decision of ElasticFlow: reserved GPUs, then spare ones by marginal return. See `finish`."""
     begin(tables)
     share_spare(tables)
