@@ -14,15 +14,19 @@ __all__ = ["Ascent", "ascend"]
 
 # Multipliers of a job's work, as factors of the best one at the prices before; the finer ones are for the
 # best prices. Where jobs end anywhere, each end has a best multiplier, and often many ends cost about the
-# same, so all need a near one. Where the end is given, one multiplier is enough.
+# same, so all need a near one. Where the end is given, one multiplier is enough. Where jobs have one option
+# each, fewer are as good for a few steps.
 _ANYWHERE, _ANYWHERE_FINE = np.geomspace(0.1, 12.0, 24), np.geomspace(0.07, 16.0, 161)
+_ANYWHERE_RIGID = np.geomspace(0.1, 12.0, 12)
 _AT_TIME = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
 _AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 
 _STEP = 0.3  # relative size of the first step
+_FEW_STEPS = 10  # up to which time matters more than the last part of a per cent
+_STEP_RIGID = 0.8  # of so few steps where jobs have one option each: their plans hardly follow prices
 _DECAY, _DECAY_SHARE = 10.0, 0.25  # half of that after the larger of so many steps and this share of all
 _MEMORY = 0.5  # weight of the present step, against those before
-_SLOWER, _FINER = 0.1, 1.03  # how much slower gains may fall than before; what finer multipliers add
+_SLOWER, _FINER = 0.1, 1.2  # how much slower gains may fall than before; what finer multipliers add
 _FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
 
@@ -54,11 +58,12 @@ def ascend(
 
     Each step follows a supergradient of the concave function D (see `Relaxation`): prices rise in proportion
     where the cheapest plans hold more GPUs than there are, and fall where they hold fewer. Two steps are
-    averaged, and steps shrink as 1 / (1 + step / d), d the larger of 10 and a quarter of all steps. Validity
-    does not depend on how good the steps are: what any prices prove is valid, and the best is kept.
+    averaged, and steps shrink as 1 / (1 + step / d), d the larger of 10 and a quarter of all steps. A step
+    that changes no price is the last. Validity does not depend on how good the steps are: what any prices
+    prove is valid, and the best is kept.
     """
     best = Ascent(-inf, price)
-    spread, fine = (_ANYWHERE, _ANYWHERE_FINE) if relaxation.free_end else (_AT_TIME, _AT_TIME_FINE)
+    spread, fine, size = _pace(relaxation, steps)
     multipliers = relaxation.multipliers(price, len(spread))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
     decay = max(_DECAY, _DECAY_SHARE * steps)
@@ -77,9 +82,11 @@ def ascend(
         assert solution.multiplier is not None
         excess = solution.held / gpu_seconds - 1.0
         direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
-        scale = _STEP / (1.0 + step / decay) * np.maximum(price, unit_price)
-        price = np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
+        scale = size / (1.0 + step / decay) * np.maximum(price, unit_price)
+        former_price, price = price, np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
+        if np.array_equal(price, former_price):
+            break
         multipliers = solution.multiplier[:, None] * spread
     assert best_solution.multiplier is not None
     again = relaxation.solve(best.price, best_solution.multiplier[:, None] * fine)
@@ -87,11 +94,25 @@ def ascend(
     return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)
 
 
+def _pace(relaxation: Relaxation, steps: int) -> tuple[Floats, Floats, float]:
+    """The factors of multipliers in an ascent of `steps` steps, those at its end, and the size of its first
+    step.
+    """
+    if not relaxation.free_end:
+        return _AT_TIME, _AT_TIME_FINE, _STEP
+    if steps > _FEW_STEPS:
+        return _ANYWHERE, _ANYWHERE_FINE, _STEP
+    if relaxation.rigid:
+        return _ANYWHERE_RIGID, _ANYWHERE_FINE[::2], _STEP_RIGID
+    return _ANYWHERE, _ANYWHERE_FINE[::2], _STEP
+
+
 def _leads_to(value: float, duals: list[float], steps: int) -> bool:
     """Whether an ascent of `steps` steps may come to `value`. `duals`: the best one of each step so far.
 
     A guess that saves time alone. The larger of the last two gains counts, since some steps gain little; it
-    falls as gains fell so far, less a little. The finer multipliers at the end add a few per cent.
+    falls as gains fell so far, less a little. The finer multipliers at the end add a few per cent, and up to
+    15 after large steps.
     """
     if len(duals) < 4 or value <= duals[-1]:
         return True

@@ -74,6 +74,11 @@ class OptionColumns:
     def __len__(self) -> int:
         return len(self.work)
 
+    @property
+    def rigid(self) -> bool:
+        """Whether each job has one option."""
+        return all(len(kind.gpus) == 1 for kind in self.kinds)
+
     def part(self, rows: Ints) -> OptionColumns:
         """The jobs of some rows, ascending."""
         place = np.full(len(self), -1)

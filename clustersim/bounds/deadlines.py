@@ -15,6 +15,7 @@ from .relaxation import Relaxation
 __all__ = ["met_at_most", "p99_s"]
 
 _ERROR = 1e-9  # relative, of times
+_WHOLE = 1e-6  # jobs; a count so near a whole number is that number
 _SHARE = 0.99  # of the percentile
 _TRIAL_STEPS = 12  # after which the search goes on only if prices prove that some jobs are late
 
@@ -25,7 +26,7 @@ def met_at_most(
     """How many of the jobs can be done by their deadline at most; NaN: a job has none.
 
     `steps`: of the ascent; 0 counts the jobs that meet it alone. `visits`: how many intervals jobs may see in
-    all. The search ends once at most `enough` jobs are left.
+    all. The search ends once at most `enough` jobs are left, or where it will hardly find a job that is late.
 
     *Statement.* Take prices lam >= 0. Let K_j be the least price of the GPU-seconds of a plan of job j that
     ends by its deadline, infinite if there is none. The number of jobs that meet their deadline is at most
@@ -70,9 +71,10 @@ def met_at_most(
             part,
             lower_bounds=nothing,
             unit_price=0.1 * unit_price,
-            enough=possible - enough - 1 + 1e-6,
+            enough=possible - enough - 1 + _WHOLE,
+            known=_WHOLE,
         )
-        most_met = min(most_met, floor(possible - ascent.dual + 1e-6))
+        most_met = min(most_met, floor(possible - ascent.dual + _WHOLE))
         if ascent.dual <= 0 or most_met <= enough:
             break  # without any sign of contention more steps find none
         price = ascent.price

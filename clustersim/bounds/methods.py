@@ -69,7 +69,7 @@ def bound_of(
     |---|---|---|---|---|
     | `alone` | each job alone | each job alone | each job alone | those met alone |
     | `area` | or SRPT on one machine | each job alone | or area, or speed in time | those met alone |
-    | `quick` | or prices, 8 steps | each job alone | as `area` | or prices, 8 steps |
+    | `quick` | or prices, 6 or 8 steps | each job alone | as `area` | or prices, 8 steps |
     | `prices` | or prices, 20 to 100 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
@@ -170,7 +170,7 @@ def is_settled(bound: Bound, mean_s: float | None, met_ratio: float | None) -> b
 def _effort(columns: OptionColumns, method: str) -> _Effort:
     jobs = len(columns)
     if method == "quick":
-        return _Effort(8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
+        return _Effort(6 if columns.rigid else 8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
         steps = 20 if jobs > _MANY_JOBS else 60 if jobs > _SOME_JOBS else 100
         return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)

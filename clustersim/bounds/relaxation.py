@@ -16,7 +16,7 @@ from .plans import Forward, Jobs, forward, trace_back
 __all__ = ["Relaxation", "Solution"]
 
 _ROUNDING = 1e-9  # relative, more than that of an interpolation
-_CHUNK = 500  # jobs at a time, which bounds the memory
+_CHUNK = 1000  # jobs at a time, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class _Ends:
 class Relaxation:
     """Jobs that pay for GPU-seconds and need not share GPUs. Prices are constant between the breakpoints
     `edges_s`, and 0 outside them. Plans end anywhere (`free_end`); with `until_s` they end there. All jobs
-    have work to do.
+    have work to do. `rigid`: each has one option.
 
     *Statement.* Take prices lam(t) >= 0 by GPU type. Let V_j(lam) be the least JCT + price of the GPU-seconds
     held, over the plans of job j. The sum of JCTs of any run is at least
@@ -76,7 +76,7 @@ class Relaxation:
         rows = np.argsort(columns.release_s, kind="stable")
         parts = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
         self._chunks = [(part, Jobs.of(columns, part, edges_s, until_s)) for part in parts]
-        self._jobs, self.free_end = len(columns), until_s is None
+        self._jobs, self.free_end, self.rigid = len(columns), until_s is None, columns.rigid
 
     @property
     def spans_s(self) -> Floats:

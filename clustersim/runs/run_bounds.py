@@ -104,7 +104,7 @@ def _bound(
     """The bound of an instance, maybe one in the folder; without `times` that of its deadlines alone."""
     if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
         return bound_of(instance, method, times=times)
-    key = _digest(instance, method, times)
+    key = _digest(instance, method, times, "" if folder is None else code_hash())
     bound = _recent.pop(key, None)
     if bound is None:
         path = None if folder is None else folder / f"{key}.json"
@@ -152,10 +152,10 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _digest(instance: Instance, method: str, times: bool) -> str:
-    """A hash of everything that the bound depends on."""
+def _digest(instance: Instance, method: str, times: bool, code: str) -> str:
+    """A hash of everything that the bound depends on; `code`: of the program, where another may read it."""
     total = hashlib.sha256(
-        repr((code_hash(), method, times, instance.gpus, instance.deadline_jobs, instance.shared)).encode()
+        repr((code, method, times, instance.gpus, instance.deadline_jobs, instance.shared)).encode()
     )
     kinds: dict[int, int] = {}
     for job in instance.jobs:
