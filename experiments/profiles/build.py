@@ -152,8 +152,8 @@ def _gemm(folder: Path, chip: Chip) -> tuple[dict[str, Any], list[Evidence]]:
     grouped: dict[str, GemmModel] = {}
     if chip.name in SOURCES:
         models, power, evidence = fit_precisions(folder, chip)
+        grouped, more = fit_grouped(folder, chip, models)
         gemm = models.pop("bf16")
-        grouped, more = fit_grouped(folder, chip)
         evidence += more
     elif chip.like is None:
         gemm, evidence = fit_gemm(folder, chip)

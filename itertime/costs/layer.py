@@ -194,7 +194,7 @@ def _dispatch_parts(
     nothing = np.zeros(len(workload))
     forward_work = sum(forward.values(), nothing)
     work = forward_work + sum(backward.values(), nothing)
-    exposed = np.where(overlaps, overlapped_s(comm, work + overhead), comm)
+    exposed = np.where(overlaps, overlapped_s(comm, work + overhead, workload.plans.microbatches), comm)
     cover = forward_work + np.maximum(work + overhead - 2 * comm, 0.0)
     exposed_again = np.where(overlaps, np.maximum(comm - cover, 0.0), comm)
     if not contention:

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array
+from itertime.arrays import Array, Whole
 from itertime.spec import (
     CUDA_GRAPHS,
     DISPATCHERS,
     PRECISIONS,
-    Cast,
     Elementwise,
     Gemm,
     GroupedGemm,
@@ -32,6 +31,7 @@ from itertime.spec import (
     PlanBatch,
 )
 
+from .linear import operand_casts_s
 from .memory_bound import Kernel
 from .network import (
     RoutedTokens,
@@ -55,6 +55,10 @@ _COUNTING_KERNELS = 10
 # A grouped GEMM is one call, whose library issues one product per expert, a quarter of a call's CPU time each
 # (Transformer Engine's `general_grouped_gemm` loops over cuBLAS). The quarter is assumed.
 _GROUP_CALLS = 0.25
+# Kernels of `_apply_bias` for each expert, and once: products and sums; joining and casting.
+_BIAS_KERNELS, _BIAS_BACKWARD, _BIAS_ONCE = 2, 4, 2
+# Time of eager memory-bound kernels over the profile's: `elementwise_multiplier` of the framework eager.
+_EAGER = 1.67
 _ALL_TO_ALL = DISPATCHERS.index("alltoall")
 
 
@@ -121,7 +125,7 @@ def _grouped_s(workload: Workload, precision: str) -> tuple[Array, Array]:
     times = profile.seconds(GroupedGemm.of_both_passes(m, n, k, groups, precision)).sum(axis=1)
     if precision == "bf16":
         return times, np.zeros((2, len(plans)))
-    casts = [profile.seconds(Cast(rows * groups * width, precision)).sum(axis=0) for width in (k, n)]
+    casts = [operand_casts_s(profile, rows * groups * width, precision).sum(axis=0) for width in (k, n)]
     return workload.framework.fp8_multiplier * times, np.array(casts)
 
 
@@ -130,8 +134,13 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
 
     The router works in 32 bit. Permuting reads every token and writes its copies, in the order of the
     experts; the way back sums the copies with their weights. After an all-to-all, a rank with several experts
-    sorts what arrived once more, and back again. DeepEP brings a token once to a rank, which copies it for
-    its experts (Zhao et al., DeepEP, 2025); HybridEP does so while it receives.
+    sorts what arrived once more, and back again. DeepEP and HybridEP bring a token once to a rank, which
+    copies it for its experts in a kernel of its own (Zhao et al., DeepEP, 2025; `permute` of its branch
+    hybrid-ep).
+
+    An expert's second bias is weighted by the router's scores. Megatron Core's `_apply_bias` does so expert
+    by expert in eager code: bias times scores, a 32-bit tensor, the sum, the join and a cast, 28 bytes an
+    element; backward both casts, and for bias and scores a product and its sum each, 40.
     """
     model, plans = workload.model, workload.plans
     tokens, nothing = _local_tokens(workload), np.zeros(len(workload))
@@ -146,10 +155,7 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
     if not by_copy.all():
         reached = distinct_parts(model.experts, k, plans.ep)
         received = reached * tokens * plans.etp * _imbalance(workload)
-        copied = np.where(
-            plans.dispatcher == DISPATCHERS.index("deepep"), 2.0 * (received + arrived) * h, 0.0
-        )
-        moved = np.where(by_copy, moved, copied)
+        moved = np.where(by_copy, moved, 2.0 * (received + arrived) * h)
     activation = Kernel("gelu", 4 * middle, 6 * middle)
     if model.gated_mlp:
         activation = Kernel("swiglu", 10 * middle, 16 * middle)
@@ -159,6 +165,9 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
         Kernel("elementwise", moved, moved, 2, routes=True),
         Kernel("elementwise", sorted_again, sorted_again, 2, routes=True),
     ]
+    if model.biases:
+        biased = _EAGER * arrived * h
+        kernels.append(Kernel("elementwise", 28 * biased, 40 * biased))
     if model.shared_ffn_hidden:
         joined = tokens * h
         kernels.append(Kernel("elementwise", 6 * joined, 4 * joined + nothing))
@@ -194,18 +203,21 @@ def expert_parallel_s(workload: Workload) -> Array:
     return seconds
 
 
-def overlapped_s(comm: Array, work: Array) -> Array:
+def overlapped_s(comm: Array, work: Array, microbatches: Whole) -> Array:
     """What of the dispatch `comm` of each of a layer's two passes stays exposed where `work`, all other time
-    of both, passes beside it.
+    of both, passes beside it; the mean over the micro-batches of an iteration.
 
     The forward pass of one micro-batch runs beside the backward pass of another (DeepSeek-V3, 2024, section
-    3.2.1: DualPipe; Megatron Core's combined 1F1B), so all work hides all dispatch but the excess.
+    3.2.1: DualPipe; Megatron Core's combined 1F1B), so all work hides all dispatch but the excess. The first
+    forward and the last backward pass have no other beside them.
     """
-    return np.maximum(comm - work / 2, 0.0)
+    exposed = np.maximum(comm - work / 2, 0.0)
+    return np.asarray(exposed + (comm - exposed) / microbatches)
 
 
 def expert_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
-    """Kernels of router and experts that the CPU issues, forward and backward, as Megatron Core has them.
+    """Kernels of router and experts that the CPU issues, forward and backward, as Megatron Core has them:
+    moving tokens, activation, casts, products, biases, router.
 
     Of a layer whose attention and router are captured in a graph, only those of the experts.
     """
@@ -215,10 +227,10 @@ def expert_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Arr
     exchanges = np.where(plans.ep > 1, 2, 0) + np.where(plans.etp > 1, 2, 0)
     moves = 2 + np.where(by_rank & several, 2, 0) + exchanges
     grouped = 2 * (1 + _GROUP_CALLS * (model.experts / plans.ep - 1))
-    activation = 1
-    casts = np.where(plans.precision > 0, 2, 0)
-    forward = (
-        moves + grouped + activation + casts + np.where(captured, 0, _ROUTER_KERNELS + _COUNTING_KERNELS)
-    )
-    backward = moves + 2 * grouped + activation + casts + np.where(captured, 0, _ROUTER_BACKWARD)
+    local = model.experts / plans.ep if model.biases else 0
+    once = 1 + (_BIAS_ONCE if model.biases else 0) + np.where(plans.precision > 0, 2, 0) + moves
+    routed = np.where(captured, 0, _ROUTER_KERNELS + _COUNTING_KERNELS)
+    routed_backward = np.where(captured, 0, _ROUTER_BACKWARD)
+    forward = once + grouped + _BIAS_KERNELS * local + routed
+    backward = once + 2 * grouped + _BIAS_BACKWARD * local + routed_backward
     return forward, backward

@@ -39,6 +39,9 @@ MICRO_BATCH_COLUMNS = (
 """The columns of a `PlanBatch` that decide the time of one micro-batch in a layer and in the model's ends."""
 _DEALT_COLUMNS = ("dp", "global_batch", "pp_before_dp")
 """Further columns, where the samples of a micro-batch depend on those of other micro-batches."""
+_COUNTED_COLUMNS = ("dp", "global_batch")
+"""Further columns, where the number of micro-batches decides how much of the dispatch to experts is
+hidden."""
 _PROBE = 1.5
 """Factor by which work is enlarged to measure how the seconds of a pass grow with it. It is large enough that
 whole waves of thread blocks matter little, and about what the slowest of many ranks has over the mean rank if
@@ -65,9 +68,12 @@ class Pass:
 
 
 def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
-    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch."""
-    dealt = plans.options.batching == "longest" and plans.options.balance != "drawn"
-    return MICRO_BATCH_COLUMNS + (_DEALT_COLUMNS if dealt else ())
+    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch or the share of hidden
+    dispatch.
+    """
+    if plans.options.batching == "longest" and plans.options.balance != "drawn":
+        return MICRO_BATCH_COLUMNS + _DEALT_COLUMNS
+    return MICRO_BATCH_COLUMNS + (_COUNTED_COLUMNS if plans.ep_overlap.any() else ())
 
 
 @dataclass(frozen=True)

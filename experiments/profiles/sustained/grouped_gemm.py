@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,15 @@ from itertime.spec import Evidence
 from itertime.spec.operators import GemmModel
 
 from .gemm import model_of, tile_bounds
-from .tables import GROUPED, SAME_TIMES, GemmSource, ratio_of, serving_folder
+from .tables import (
+    GROUPED,
+    GROUPED_RATIO,
+    OF_SINGLES,
+    SAME_TIMES,
+    GemmSource,
+    ratio_of,
+    serving_folder,
+)
 
 __all__ = ["fit_grouped"]
 
@@ -30,13 +39,18 @@ OTHER_BOUNDS = {"hidden_bytes": (4.0, 0.0, 16.0), "ffn_bytes": (6.0, 0.0, 16.0)}
 LEAST_ROWS, LEAST_FFN, MOST_EP = 64, 256, 8
 
 
-def fit_grouped(folder: Path, chip: Chip) -> tuple[dict[str, GemmModel], list[Evidence]]:
-    """Models of grouped GEMMs by precision, and their evidence, from rows of balanced routing.
+def fit_grouped(
+    folder: Path, chip: Chip, singles: Mapping[str, GemmModel]
+) -> tuple[dict[str, GemmModel], list[Evidence]]:
+    """Models of grouped GEMMs by precision, and their evidence, from rows of balanced routing; of a chip that
+    `GROUPED` does not name, from `singles`, its products by precision.
 
     A row is the time of gate and up projection in one product, activation, and down projection, with gather
     and weighted sum. What is not a product is fitted as bytes and left out of the model. Half of the (hidden,
     ffn, experts) is held out, both ways.
     """
+    if chip.name not in GROUPED:
+        return _of_singles(singles)
     tables = serving_folder(folder)
     models: dict[str, GemmModel] = {}
     evidence = []
@@ -49,6 +63,19 @@ def fit_grouped(folder: Path, chip: Chip) -> tuple[dict[str, GemmModel], list[Ev
         else:
             models[precision], row = _fitted(tables, chip, precision, source)
         evidence.append(row)
+    return models, evidence
+
+
+def _of_singles(singles: Mapping[str, GemmModel]) -> tuple[dict[str, GemmModel], list[Evidence]]:
+    models, evidence = {}, []
+    for precision, single in singles.items():
+        tiles = [
+            dataclasses.replace(tile, peak_fraction=float(f"{tile.peak_fraction / GROUPED_RATIO:.6g}"))
+            for tile in single.tiles
+        ]
+        models[precision] = dataclasses.replace(single, tiles=tiles)
+        source = OF_SINGLES.format(precision)
+        evidence.append(Evidence(part=f"grouped_gemm, {precision}", kind="assumed", source=source, rows=0))
     return models, evidence
 
 

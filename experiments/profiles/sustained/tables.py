@@ -18,6 +18,8 @@ from experiments.profiles.measurements import read_rows
 
 __all__ = [
     "GROUPED",
+    "GROUPED_RATIO",
+    "OF_SINGLES",
     "SAME_TIMES",
     "SOURCES",
     "GemmSource",
@@ -130,37 +132,35 @@ SOURCES: dict[str, dict[str, GemmSource]] = {
 
 
 SAME_TIMES = "the grouped products of {}"
+# A grouped product's time over that of single products of its shapes. CUTLASS kernels take it on Hopper, and
+# of all collectors' kernels on Blackwell the fastest need 1.02 (MLPs of 1,536 and more) to 1.27 (of 256) with
+# 512 to 1,024 rows an expert, activation and gather included. No collector has kernels for more rows that are
+# not 1.3 to 8 times as slow; Transformer Engine runs one cuBLAS product an expert, on several streams.
+GROUPED_RATIO = 1.1
+OF_SINGLES = (
+    f"the single products of {{}}, times {GROUPED_RATIO}: cuBLAS' products, one an expert, as in training"
+)
 CUTLASS = "CUTLASS' grouped products, as in training"
 
 
-def _grouped(gpu: str, collector: str, peaks: tuple[float, float, float]) -> dict[str, GemmSource | str]:
-    """`peaks` of bf16, fp8 and nvfp4; 0 where there is none. Block-scaled fp8 takes the times of fp8: the
-    collectors' kernels of it take up to twice as long, with casts that cannot be told from the products.
+def _hopper_grouped() -> dict[str, GemmSource | str]:
+    """Block-scaled fp8 takes the times of fp8: the collectors' kernels of it take up to twice as long, with
+    casts that cannot be told from the products.
     """
-    hopper = gpu == "h200"
-    bf16, fp8, fp4 = peaks
-    ratios = (HOPPER_RATIO, HOPPER_FP8_RATIO) if hopper else (BF16_RATIO, FP8_RATIO)
-    found: dict[str, GemmSource | str] = {
-        "bf16": GemmSource(Table(gpu, "bfloat16", collector, False), bf16, 2.0, ratios[0], CUTLASS),
-        "fp8": GemmSource(Table(gpu, "fp8", collector, False), fp8, 1.0, ratios[1], CUTLASS),
+    bf16, fp8 = (Table("h200", dtype, BURST_TRTLLM, False) for dtype in ("bfloat16", "fp8"))
+    return {
+        "bf16": GemmSource(bf16, 989.4e12, 2.0, HOPPER_RATIO, CUTLASS),
+        "fp8": GemmSource(fp8, 1978.9e12, 1.0, HOPPER_FP8_RATIO, CUTLASS),
         "fp8_block": "fp8",
     }
-    if fp4:
-        found["mxfp8"] = "fp8"
-        found["nvfp4"] = GemmSource(Table(gpu, "nvfp4", collector, False), fp4, 0.5625, FP4_RATIO, CUTLASS)
-    return found
 
 
-# By chip and precision: a source, or the precision whose model is used. Of the collectors' bf16 kernels on
-# Hopper, TensorRT-LLM's take 1.1 times the single products' time, vLLM's (Triton) 1.3 to 1.7; on Blackwell,
-# vLLM 0.24's take 1.4 and those of 0.22 (Triton) 2.1.
+# By chip and precision: a source, or the precision whose model is used; a chip that is not named has its
+# single products at `GROUPED_RATIO`. Of the collectors' bf16 kernels on Hopper, TensorRT-LLM's take 1.1 times
+# the single products' time, vLLM's (Triton) 1.3 to 1.7.
 GROUPED: dict[str, dict[str, GemmSource | str]] = {
-    "h100-80gb": _grouped("h200", BURST_TRTLLM, (989.4e12, 1978.9e12, 0.0)),
-    "h200-141gb": _grouped("h200", BURST_TRTLLM, (989.4e12, 1978.9e12, 0.0)),
-    "b200-180gb": _grouped("b200", BURST_VLLM, (2250e12, 4500e12, 9000e12)),
-    "gb200-186gb": _grouped("gb200", BURST_VLLM, (2500e12, 5000e12, 10000e12)),
-    "b300-270gb": _grouped("b300", BURST_VLLM, (2250e12, 4500e12, 13500e12)),
-    "gb300-280gb": _grouped("gb300", BURST_VLLM, (2500e12, 5000e12, 15000e12)),
+    "h100-80gb": _hopper_grouped(),
+    "h200-141gb": _hopper_grouped(),
 }
 
 

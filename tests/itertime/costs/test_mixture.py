@@ -125,12 +125,13 @@ def test_the_busiest_rank_decides() -> None:
     assert alone[0] == alone[1]
 
 
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_hidden_dispatch_exposes_the_excess_alone(comm: float, other: float) -> None:
-    shown = float(overlapped_s(np.array([comm]), np.array([other]))[0])
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 9))
+def test_hidden_dispatch_exposes_the_excess_and_both_ends(comm: float, other: float, m: int) -> None:
+    shown = float(overlapped_s(np.array([comm]), np.array([other]), np.array([m]))[0])
     assert 0 <= shown <= comm
-    # Two passes' dispatch beside two passes' work take as long as the longer of them.
-    assert 2 * shown + other == pytest.approx(max(2 * comm, other))
+    # Both passes' dispatch beside both passes' work take as long as the longer of them; alone at each end.
+    excess = max(2 * comm, other) - other
+    assert 2 * shown == pytest.approx(excess + (2 * comm - excess) / m)
 
 
 def test_hidden_dispatch_shortens_an_iteration_and_contends_with_the_work() -> None:
