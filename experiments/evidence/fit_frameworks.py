@@ -57,7 +57,11 @@ SCATTER = 0.05  # of one plan's iterations between releases of software (median 
 MOST_ROWS = 10  # that a source counts for
 STEP = 1e-2  # of the standard deviation of a prior
 FITTED = ("te", "compile", "eager")
-RELATIVES = {"te": ("fsdp-te", "megatron-core"), "compile": ("jax",), "eager": ("huggingface", "deepspeed")}
+RELATIVES = {
+    "te": ("fsdp-te", "megatron-core", "te-ops"),
+    "compile": ("jax",),
+    "eager": ("huggingface", "deepspeed"),
+}
 """Frameworks that have the constants of a fitted one where their files state no others."""
 FITTED_GPUS = ("a100", "h100")  # the first part of their profiles' names
 MT_NLG = ((8, 60.1), (10, 50.2), (12, 44.4))

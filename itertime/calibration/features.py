@@ -72,7 +72,7 @@ def features_of(row: Cells) -> Features:
     plan: dict[str, Any] = {
         "precision": precision_of(row["precision"]),
         "cp": row["cp"] or 1,
-        "cp_exchange": "gather" if _shards_with_fsdp2(row) else "ring",
+        "cp_exchange": _cp_exchange(row, assumed),
         "tp_overlap": row["tp_comm_overlap"],
         "cuda_graphs": graphs_of(row["cuda_graphs"], assumed),
         "recompute": recompute,
@@ -104,10 +104,9 @@ def _options(row: Cells, assumed: list[str]) -> PlanOptions:
     stated = {name: row[name] for name in _IN_8_BIT if row[name] is not None}
     if precision_of(row["precision"]) in ("bf16", "tf32"):
         return PlanOptions(**stated)
-    blackwell = row["gpu"].upper().startswith(("B200", "B300", "GB"))
     tuned = "mlperf" in (row["framework"] or "").lower()
     maybe = re.search(r"(?i)attention.*fp8", row["missing"] or "") is not None
-    if blackwell and (tuned or maybe) and "attention_precision" not in stated:
+    if _is_blackwell(row) and (tuned or maybe) and "attention_precision" not in stated:
         stated["attention_precision"] = "fp8"
         assumed.append(
             "attention_precision: taken as fp8, as in NVIDIA's submissions on Blackwell (FP8_DPA=1)"
@@ -116,6 +115,22 @@ def _options(row: Cells, assumed: list[str]) -> PlanOptions:
         stated["activation_inputs"] = "fp8"
         assumed.append("activation_inputs: taken as fp8, as in NVIDIA's submissions (FP8_ACTIVATION=True)")
     return PlanOptions(**stated)
+
+
+def _is_blackwell(row: Cells) -> bool:
+    return row["gpu"].upper().startswith(("B200", "B300", "GB"))
+
+
+def _cp_exchange(row: Cells, assumed: list[str]) -> str:
+    """How keys and values are exchanged: by the framework's default, and that of NVIDIA's submissions to
+    MLPerf (mlcommons/training_results_v5.1, `megatron_gpt_peft_tuning_config.yaml`: `cp_comm_type`).
+    """
+    if _shards_with_fsdp2(row):
+        return "gather"
+    if (row["cp"] or 1) == 1 or not row["lora_rank"] or "mlperf" not in (row["framework"] or "").lower():
+        return "ring"
+    assumed.append("cp_exchange: taken as a2a, as in NVIDIA's submissions (cp_comm_type)")
+    return "a2a"
 
 
 def is_mixture(row: Cells) -> bool:
@@ -258,7 +273,9 @@ def _framework(row: Cells, assumed: list[str]) -> str:
         if "eager" not in note:
             assumed.append("framework: whether torchtitan compiled the model")
         return "eager"
-    software = software_of(text)
+    software = software_of(f"{text} {row['release'] or ''}".lower())
+    if software == "te-ops" and not _is_blackwell(row):  # whose settings in the same round lack the fuser
+        return "te"
     if software is None:
         assumed.append(f"framework={framework}: taken as eager PyTorch")
         return "eager"

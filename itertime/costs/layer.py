@@ -22,6 +22,7 @@ import numpy as np
 
 from itertime.arrays import Array, Whole
 from itertime.spec import (
+    CP_EXCHANGES,
     CUDA_GRAPHS,
     HABIT,
     RECOMPUTE,
@@ -45,6 +46,7 @@ Parts = dict[str, Array]
 UNALIGNED_SLOWDOWN = 6.0
 _EARLY_STOP = RECOMPUTE.index("early-stop")
 _REPEATS_LAYERS = (RECOMPUTE.index("full"), _EARLY_STOP)
+_RING, _ALL_TO_ALL = CP_EXCHANGES.index("ring"), CP_EXCHANGES.index("a2a")
 _NO_GRAPH, _LAYERS = CUDA_GRAPHS.index("none"), CUDA_GRAPHS.index("layers")
 
 
@@ -317,7 +319,8 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     """QK^T and scores x V as batched GEMMs (two forward, four backward), or the flash attention kernel.
 
     Under context parallelism a rank has the queries of two pieces, one from either end of the sequence, so
-    that masks leave all ranks equally much to do (Llama 3, 2024, section 3.3.2).
+    that masks leave all ranks equally much to do (Llama 3, 2024, section 3.3.2). After an all-to-all it has
+    all queries of its share of the heads.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     batch, s = workload.micro_batch.sequences, workload.micro_batch.length
@@ -325,13 +328,16 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     if model.attention != "core":
         if workload.framework.whole_rows:
             batch, s = batch * (s / model.seq_len), np.full(len(plans), float(model.seq_len))
-        kv_heads = np.maximum(model.kv_heads / plans.tp, 1.0)
+        kv_heads, pieces = np.maximum(model.kv_heads / plans.tp, 1.0), plans.cp
+        if plans.cp_exchange.any():
+            split = np.where(plans.cp_exchange == _ALL_TO_ALL, plans.cp, 1)
+            heads, kv_heads, pieces = heads / split, np.maximum(kv_heads / split, 1.0), pieces // split
         causal = not model.encoder
         kernel = _attention_kernel(workload)
         if workload.framework.whole_rows:
             kernel = kernel._replace(longest=s / _blocks_of_a_sample(plans))
         factor = site.attention_multiplier * workload.framework.attention_multiplier
-        arguments = (batch, heads, kv_heads, d, s / plans.cp, s, causal)
+        arguments = (batch, heads, kv_heads, d, s / pieces, s, causal)
         windowed_share = model.windowed_layers / model.layers
         passes = []
         for backward in (False, True):
@@ -426,7 +432,8 @@ def _collectives(model: ModelSpec, plans: PlanBatch) -> Whole:
     count = np.where(plans.tp > 1, summed_blocks(model), 0)
     if model.attention != "core":
         steps = plans.cp - 1
-        count = count + np.where(plans.cp_gather, np.minimum(steps, 1), steps)
+        at_once = np.where(plans.cp_exchange == _ALL_TO_ALL, 4, 1)
+        count = count + np.where(plans.cp_exchange == _RING, steps, np.where(steps > 0, at_once, 0))
     return count
 
 

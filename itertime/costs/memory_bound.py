@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from itertime.arrays import Array, Flags
-from itertime.spec import Elementwise
+from itertime.spec import PRECISIONS, Elementwise
 
 from .partition import Workload
 
+_BF16, _TF32 = PRECISIONS.index("bf16"), PRECISIONS.index("tf32")
 PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel's bytes
 
 
@@ -52,8 +53,7 @@ def _residual(workload: Workload, count: int = 1) -> Kernel:
 def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     """Everything in a layer that only moves memory, with the bytes it reads and writes, 16 bit an element."""
     model, plans = workload.model, workload.plans
-    t = 1.0 * plans.tp
-    tokens = workload.tokens
+    t, tokens, fuses = 1.0 * plans.tp, workload.tokens, workload.framework.fused_operations
     width = _width(workload)
     middle = tokens * (model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden) / t
     keys = tokens * model.key_width / t
@@ -63,6 +63,12 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     activation = Kernel("gelu", 4 * middle, 6 * middle)
     if model.gated_mlp:
         activation = Kernel("swiglu", 10 * middle, 16 * middle)
+    if fuses:  # with the cast of its result, which is neither written in 16 bit nor read again
+        spared = 4 * middle * ((plans.precision != _BF16) & (plans.precision != _TF32))
+        again = spared * (2 if model.gated_mlp else 1)
+        activation = activation._replace(
+            forward=activation.forward - spared, backward=activation.backward - again
+        )
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     kernels = [
         Kernel(norm, 4 * width, 6 * width, model.norms_per_layer, width=model.hidden),
@@ -72,7 +78,8 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         Kernel("elementwise", nothing, 4 * joined),
         Kernel("elementwise", nothing, plans.accumulated * workload.partition.trained),
     ]
-    if model.lora_rank:  # scales the low-rank result, adds it to the frozen one's; the same of gradients
+    if model.lora_rank and not fuses:
+        # Scales the low-rank result, adds it to the frozen one's; the same of gradients.
         for narrow, wide in model.lora_shapes:
             scaled = 4 * tokens * wide / t
             kernels.append(Kernel("elementwise", scaled, scaled))

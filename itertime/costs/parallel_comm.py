@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from itertime.arrays import Array, Whole
-from itertime.spec import ModelSpec
+from itertime.spec import CP_EXCHANGES, Elementwise, ModelSpec
 
-from .network import Group, all_gather_s, all_reduce_s, p2p_s, ranks_together, reduce_scatter_s
+from .network import Group, all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
+
+_GATHER, _ALL_TO_ALL = CP_EXCHANGES.index("gather"), CP_EXCHANGES.index("a2a")
 
 
 def activation_all_reduce_s(workload: Workload) -> Array:
@@ -53,7 +55,7 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     Ring: in each of cp - 1 steps a rank sends its block on while it works on it; the part that a step's share
     of the kernel does not cover is exposed. Backward, the blocks' gradients travel with them (Liu et al.
     2023, section 3). Gather: one all-gather before the kernel; backward another, and a reduce-scatter of the
-    gradients, all exposed.
+    gradients, all exposed. All-to-all: `_heads_exchanged_s`, all exposed.
     """
     model, plans, fabric = workload.model, workload.plans, workload.fabric
     kv_heads = np.minimum(plans.tp, model.kv_heads)
@@ -67,13 +69,43 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, fabric, group.nic_sharers)
         ring.append(np.multiply(steps, np.maximum(sent - kernel / plans.cp, 0.0)))
-    if not plans.cp_gather.any():
+    if not plans.cp_exchange.any():
         return ring[0], ring[1]
-    sequence = block * plans.cp
-    gathered = all_gather_s(sequence, group, fabric)
-    scattered = reduce_scatter_s(sequence, group, fabric)
-    forward = np.where(plans.cp_gather, gathered, ring[0])
-    return forward, np.where(plans.cp_gather, gathered + scattered, ring[1])
+    forward, backward = ring
+    is_gather, by_heads = plans.cp_exchange == _GATHER, plans.cp_exchange == _ALL_TO_ALL
+    if is_gather.any():
+        gathered = all_gather_s(block * plans.cp, group, fabric)
+        scattered = reduce_scatter_s(block * plans.cp, group, fabric)
+        forward = np.where(is_gather, gathered, forward)
+        backward = np.where(is_gather, gathered + scattered, backward)
+    if by_heads.any():
+        heads = _heads_exchanged_s(workload, group)
+        forward, backward = np.where(by_heads, heads[0], forward), np.where(by_heads, heads[1], backward)
+    return forward, backward
+
+
+def _heads_exchanged_s(workload: Workload, group: Group) -> tuple[Array, Array]:
+    """Forward and backward seconds of exchanging a part of the tokens for a part of the heads.
+
+    Queries, keys, values and the output each have an all-to-all of their own; backward the output, its
+    gradient and those of queries, keys and values. Attention in 8 bit sends 8 bit. What is sent is put in
+    order before and after (Transformer Engine, `AttnFuncWithCPAndQKVOA2A`, `flash_attn_a2a_communicate`).
+    """
+    model, plans, tokens = workload.model, workload.plans, workload.tokens / workload.plans.tp
+    width = 1.0 if plans.options.attention_precision == "fp8" else 2.0 * plans.width
+    values = model.v_hidden if model.latent_kv else model.kv_hidden
+    query, key, value, output = (
+        _all_to_all_in_order_s(width * tokens * columns, group, workload)
+        for columns in (model.query_width, model.key_width, values, model.v_hidden)
+    )
+    inputs = query + key + value
+    exchanged = np.where(plans.cp > 1, inputs + output, 0.0)
+    return exchanged, np.where(plans.cp > 1, exchanged + output, 0.0)
+
+
+def _all_to_all_in_order_s(nbytes: Array, group: Group, workload: Workload) -> Array:
+    moved = workload.profile.seconds(Elementwise(4.0 * nbytes)) / workload.system.site.hbm_fraction
+    return all_to_all_s(nbytes, group, workload.fabric) + moved
 
 
 def _activation_bytes(workload: Workload) -> Array:

@@ -25,7 +25,7 @@ MICRO_BATCH_COLUMNS = (
     "recompute",
     "sequence_parallel",
     "fp32_gradients",
-    "cp_gather",
+    "cp_exchange",
     "cp",
     "ep",
     "precision",

@@ -16,7 +16,7 @@
 | `STRATA` | bins of lengths of a stratified balance |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
-| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | a plan's choices; a `PlanBatch` has indices |
+| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
 | `CHOICES` | the words that a field of a plan may have, by field |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
 | `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
@@ -80,6 +80,7 @@ from .lengths import Lengths, list_lengths, load_lengths
 from .model import ModelSpec
 from .plans import (
     CHOICES,
+    CP_EXCHANGES,
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
     DISPATCHERS,
@@ -120,6 +121,7 @@ from .user_models import Models, as_model, list_models, load_model, model_of, mo
 
 __all__ = [
     "CHOICES",
+    "CP_EXCHANGES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
     "DEFAULT_USD_PER_GPU_HOUR",

@@ -116,6 +116,9 @@ class Framework:
     keeps_casts: StrictBool = optional(
         False, "inputs and weights of matrix products below 16 bit are kept as cast"
     )
+    fused_operations: StrictBool = optional(
+        False, "below 16 bit activations write casts; products scale and add low-rank results"
+    )
     fused_loss: StrictBool = optional(False, "cross-entropy in one kernel, whatever the model says")
 
 

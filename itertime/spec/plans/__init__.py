@@ -12,7 +12,7 @@
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
-| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS` | choices of a plan; a `PlanBatch` has indices |
+| `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
 | `CHOICES` | the words that a field of a plan may have, by field |
 """
 
@@ -20,6 +20,7 @@ from .option_rules import STRATA, broken_options
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
 from .plan import (
     CHOICES,
+    CP_EXCHANGES,
     CUDA_GRAPHS,
     DISPATCHERS,
     PRECISIONS,
@@ -32,6 +33,7 @@ from .work import Work
 
 __all__ = [
     "CHOICES",
+    "CP_EXCHANGES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
     "DISPATCHERS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,7 @@ CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 SCHEDULES = ("1f1b", "gpipe")
 SPLITS = ("even", "balanced", "compute", "ends", "remainder")
-CP_EXCHANGES = ("ring", "gather")
+CP_EXCHANGES = ("ring", "gather", "a2a")
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 
 
@@ -119,6 +120,8 @@ class Plan:
 
     `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
     (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
+    "a2a" gives each rank all tokens of its share of the heads, by all-to-alls before and after attention
+    (DeepSpeed-Ulysses, Jacobs et al. 2023).
 
     >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64).microbatches
     16
@@ -351,14 +354,21 @@ class Plan:
         ]
 
     def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
-        cp, ep, etp = self.cp, self.ep, self.expert_tp
-        ranks = self.dp * self.cp * self.tp
+        tp, cp, ep, etp = self.tp, self.cp, self.ep, self.expert_tp
+        ranks = self.dp * cp * tp
         return [
             (cp > 1 and model.attention == "core", f"cp={cp}: needs flash attention, which works in blocks"),
             (
                 cp > 1 and model.seq_len % (2 * cp * (self.tp if self.sequence_parallel else 1)) != 0,
                 f"cp={cp}: two pieces a rank must divide seq_len={model.seq_len}"
                 + (f" on tp={self.tp} ranks" if self.sequence_parallel else ""),
+            ),
+            (
+                cp > 1
+                and self.cp_exchange == "a2a"
+                and math.gcd(model.heads, model.kv_heads) % (tp * cp) != 0,
+                f"cp_exchange=a2a: tp x cp = {tp * cp} must divide heads={model.heads} "
+                f"and kv_heads={model.kv_heads}",
             ),
             (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
             (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),

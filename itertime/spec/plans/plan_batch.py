@@ -19,10 +19,10 @@ MOST_KEYS = 2**62
 _NUMBERS = (
     *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
     *("zero_group", "bucket_bytes", "precision", "etp", "tp_overlap", "cuda_graphs", "dispatcher"),
-    *("recompute_permille", "offload_layers"),
+    *("recompute_permille", "offload_layers", "cp_exchange"),
 )
 _SWITCHES = (
-    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients", "cp_gather"),
+    *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients"),
     *("pp_before_dp", "prefetch", "by_compute", "ep_overlap", "offload_optimizer", "ends", "remainder"),
 )
 _SAME = (
@@ -40,10 +40,10 @@ HABIT = -1
 class PlanBatch:
     """Many plans of one model as columns: arrays of one shape, one element per plan, ready to broadcast.
 
-    `recompute`, `precision`, `cuda_graphs` and `dispatcher` hold indices into RECOMPUTE, PRECISIONS,
-    CUDA_GRAPHS and DISPATCHERS. `bucket_bytes` is 0 where a plan has None. `etp` is never unstated.
-    `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in thousandths. `options` is
-    no column: all plans of a batch have the same.
+    `recompute`, `cp_exchange`, `precision`, `cuda_graphs` and `dispatcher` hold indices into RECOMPUTE,
+    CP_EXCHANGES, PRECISIONS, CUDA_GRAPHS and DISPATCHERS. `bucket_bytes` is 0 where a plan has None. `etp` is
+    never unstated. `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in
+    thousandths. `options` is no column: all plans of a batch have the same.
     """
 
     tp: Whole
@@ -62,7 +62,7 @@ class PlanBatch:
     by_compute: Flags
     fp32_gradients: Flags
     cp: Whole
-    cp_gather: Flags
+    cp_exchange: Whole
     ep: Whole
     pp_before_dp: Flags
     prefetch: Flags
@@ -232,7 +232,7 @@ class PlanBatch:
             zero_group=None if group == self.dp[row] * self.cp[row] else group,
             schedule="gpipe" if self.gpipe[row] else "1f1b",
             split=self._split(row),
-            cp_exchange=CP_EXCHANGES[int(self.cp_gather[row])],
+            cp_exchange=CP_EXCHANGES[self.cp_exchange[row]],
             rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
             bucket_bytes=int(self.bucket_bytes[row]) or None,
             precision=PRECISIONS[self.precision[row]],
@@ -271,13 +271,14 @@ def _numbers(plan: Plan) -> tuple[int, ...]:
         HABIT if plan.tp_overlap is None else int(plan.tp_overlap),
         *(CUDA_GRAPHS.index(plan.cuda_graphs), DISPATCHERS.index(plan.dispatcher)),
         *(round(plan.recompute_fraction * 1000), plan.offload_layers),
+        CP_EXCHANGES.index(plan.cp_exchange),
     )
 
 
 def _switches(plan: Plan) -> tuple[bool, ...]:
     return (
         *(plan.sequence_parallel, plan.grad_overlap, plan.schedule == "gpipe", plan.split == "balanced"),
-        *(plan.fp32_gradients, plan.cp_exchange == "gather", plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
+        *(plan.fp32_gradients, plan.rank_order == "tp-cp-pp-dp", plan.prefetch),
         *(plan.split == "compute", plan.ep_overlap, plan.offload_optimizer),
         *(plan.split == "ends", plan.split == "remainder"),
     )

@@ -13,7 +13,14 @@ from itertime.costs import Workload, memory, stage_costs
 from itertime.costs import passes as costs
 from itertime.costs.balance import micro_batch_of
 from itertime.costs.layer import layer_costs
-from itertime.costs.network import Fabric, Group, all_gather_s, all_to_all_s, p2p_s, reduce_scatter_s
+from itertime.costs.network import (
+    Fabric,
+    Group,
+    all_gather_s,
+    all_to_all_s,
+    p2p_s,
+    reduce_scatter_s,
+)
 from itertime.costs.parallel_comm import activation_all_reduce_s
 from itertime.costs.partition import Partition, padded_vocab
 from itertime.costs.passes import MICRO_BATCH_COLUMNS
@@ -306,6 +313,10 @@ def test_context_parallelism_divides_the_tokens_and_gathers_keys_and_values():
     assert quarter[0]["cp_comm"] == pytest.approx(gathered)
     scattered = reduce_scatter_s(nbytes, Group(4, 4, 2), Fabric(SYSTEM, PROFILE))
     assert quarter[1]["cp_comm"] == pytest.approx(gathered + scattered)
+    by_heads = costs_of(long, replace(plan, cp_exchange="a2a"))
+    each = all_to_all_s(nbytes / 8, Group(4, 4, 2), Fabric(SYSTEM, PROFILE))  # queries, keys, values, output
+    assert 4 * each < by_heads[0]["cp_comm"] < 7 * each
+    assert by_heads[1]["cp_comm"] == pytest.approx(5 / 4 * by_heads[0]["cp_comm"])
     activations = [predict(long, each, SYSTEM).memory_parts["activations"] for each in (SIXTEEN, plan)]
     assert activations[1] == pytest.approx(activations[0] / 4)
 
