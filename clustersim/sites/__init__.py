@@ -27,10 +27,11 @@ Why
 - A site is plain data without behaviour. The policy `slurm` and the commands read the same one.
 """
 
+from traces.logs.formats.slurm.host_lists import hostlist_of, hosts_of
+
 from .changes import changed_document
 from .document import document_of, load_site, site_of, write_site
 from .held import HeldGpus, refuse_exceeded_limits
-from .hostlists import hostlist_of, hosts_of
 from .limits import LIMITS
 from .machines import closed_numbers, cluster_of_site, gpu_type_of, node_numbers
 from .names import NamesOfJob, missing_names, unknown_names

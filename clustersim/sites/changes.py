@@ -19,9 +19,9 @@ from typing import Any
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
+from traces.logs.formats.slurm.host_lists import hosts_of
 
 from .document import document_of, site_of
-from .hostlists import hosts_of
 from .slurm import SiteNode, SlurmSite
 
 __all__ = ["changed_document", "with_nodes"]
