@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from .columns import Floats, Ints, OptionColumns
+from .first_prices import first_ends_s
 from .plans import Forward, Jobs, forward, trace_back
 
 __all__ = ["Relaxation", "Solution"]
 
 _ROUNDING = 1e-9  # relative, more than that of an interpolation
-_CHUNK = 1000  # jobs at a time, which bounds the memory
+_CHUNK = 500  # jobs at a time, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +74,8 @@ class Relaxation:
 
     def __init__(self, columns: OptionColumns, edges_s: Floats, until_s: Floats | None = None):
         self.edges_s, self.gpus = edges_s, columns.gpus
-        rows = np.argsort(columns.release_s, kind="stable")
-        parts = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
-        self._chunks = [(part, Jobs.of(columns, part, edges_s, until_s)) for part in parts]
+        chunks = _chunks(columns, edges_s, until_s)
+        self._chunks = [(rows, Jobs.of(columns, rows, edges_s, until_s)) for rows in chunks]
         self._jobs, self.free_end, self.rigid = len(columns), until_s is None, columns.rigid
 
     @property
@@ -119,6 +119,19 @@ class Relaxation:
             if held:
                 middle[rows] = _add_held(total, jobs, self.edges_s, costs, ends, columns)
         return Solution(value, total, middle) if held else Solution(value)
+
+
+def _chunks(columns: OptionColumns, edges_s: Floats, until_s: Floats | None) -> list[Ints]:
+    """The rows of the jobs that are solved together, each list in order of release.
+
+    Their intervals are passed one after the other, as long as any job needs. So jobs go together that see
+    as many intervals until `until_s`, or until a guess of their ends.
+    """
+    rows = np.argsort(columns.release_s, kind="stable")
+    ends_s = first_ends_s(columns) if until_s is None else until_s
+    intervals = np.searchsorted(edges_s, ends_s) - np.searchsorted(edges_s, columns.release_s)
+    places = np.argsort(intervals[rows], kind="stable")
+    return [rows[np.sort(places[i : i + _CHUNK])] for i in range(0, len(rows), _CHUNK)]
 
 
 def _free_ends(costs: Forward) -> _Ends:
