@@ -111,14 +111,14 @@ def _leads_to(value: float, duals: list[float], steps: int) -> bool:
     """Whether an ascent of `steps` steps may come to `value`. `duals`: the best one of each step so far.
 
     A guess that saves time alone. The larger of the last two gains counts, since some steps gain little; it
-    falls as gains fell so far, less a little. The finer multipliers at the end add a few per cent, and up to
-    15 after large steps.
+    falls as gains fell so far, less a little. As long as prices prove nothing, gains come and go, and it does
+    not fall. The finer multipliers at the end add a few per cent, and up to 15 after large steps.
     """
     if len(duals) < 4 or value <= duals[-1]:
         return True
     gains = np.diff(duals[-4:])
     if gains.min() <= 0:
         return True
-    decay = min(1.0, float((gains[1:] / gains[:-1]).max()) + _SLOWER)
+    decay = min(1.0, float((gains[1:] / gains[:-1]).max()) + _SLOWER) if duals[-1] > 0 else 1.0
     likely_gain = fsum(float(gains[1:].max()) * decay**k for k in range(1, steps - len(duals) + 1))
     return value < _FINER * (duals[-1] + likely_gain)

@@ -238,6 +238,16 @@ def test_deadlines_that_no_job_meets_alone() -> None:
     assert bound_of(Instance((4,), jobs, deadline_jobs=4)).deadline_met_ratio == 0.25
 
 
+def test_a_search_for_late_jobs_goes_on_while_it_gains() -> None:
+    rng, sizes = np.random.default_rng(8), (1.0, 2.0, 4.0, 8.0)
+    option = Option(0, sizes, tuple(n**0.8 for n in sizes), (0.0,) * 4, (10.0,) * 4)
+    work, release_s = rng.exponential(1000.0, 12), np.cumsum(rng.exponential(50.0, 12))
+    deadline_s = release_s + work / 8**0.8 * rng.uniform(1, 6, 12) + 1
+    columns = zip(release_s.tolist(), work.tolist(), deadline_s.tolist(), strict=True)
+    jobs = [BoundJob(str(i), begin_s, w, (option,), due_s) for i, (begin_s, w, due_s) in enumerate(columns)]
+    assert bound_of(Instance((8,), tuple(jobs), 12), "quick").deadline_met_ratio == 11 / 12
+
+
 def test_gpus_that_no_jobs_can_hold_together_do_not_count() -> None:
     """Of 4 GPUs, jobs of 3 can hold 3 at a time: the second waits for the first."""
     bound = bound_of(Instance((4,), (fixed("a", 0, 3, 6), fixed("b", 0, 3, 6))), "area")
