@@ -214,6 +214,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "chosen_anew": chosen_anew([paths[name] for name, _ in fits]),
         "by_property": by_property(a100),
         "choosing": tables.choosing(sets),
+        "causes": tables.regret_causes([each for each in usual if each.name.startswith("a100")]),
         "regret": regret(usual),
         "spreads": tables.spreads(),
         "coverage": tables.coverage(everything),

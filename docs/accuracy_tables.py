@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.evidence.build_intervals import Sample, samples_of
-from experiments.evidence.choose_plans import Choice, choices_of, summary
+from experiments.evidence.choose_plans import CAUSES, Choice, causes, choices_of, summary
 from experiments.evidence.left_out import HEADER, Scores, mean_line
 from experiments.evidence.left_out import lines as left_out_lines
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
@@ -340,6 +340,10 @@ def choosing(sets: Sequence[Measured]) -> str:
     ]
     header = ["set", "groups", "plans", "slower than the best, mean %", "p95 %", "most %"]
     return table(header, rows)
+
+
+def regret_causes(sets: Sequence[Measured]) -> str:
+    return table(CAUSES, causes({each.name: each.choices for each in sets}))
 
 
 def skipped(sets: Sequence[Measured]) -> str:

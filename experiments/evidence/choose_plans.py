@@ -25,8 +25,10 @@ from itertime.commandline import run_task
 from itertime.spec import Framework, Plan, Site
 
 __all__ = [
+    "CAUSES",
     "Choice",
     "Regret",
+    "causes",
     "choices_of",
     "main",
     "regret_of",
@@ -45,6 +47,9 @@ Example:
 """
 NOT_REPRODUCED = {"hf-h100": 256}
 """Sites where pipelines and more GPUs than this follow no law of the model: docs/accuracy.md."""
+LEAST_REGRET = 0.01
+"""Of the choices that `causes` shows."""
+CAUSES = ["choice", "predicted best", "measured best", "regret %", "error of the first %", "of the second %"]
 Array = NDArray[np.float64]
 
 
@@ -179,6 +184,27 @@ def report(found: Mapping[str, Sequence[Choice]], largest: int = 0) -> str:
     return "\n".join(lines)
 
 
+def causes(found: Mapping[str, Sequence[Choice]]) -> list[list[str]]:
+    """The cells of every choice whose regret is at least `LEAST_REGRET`, by table, the largest first: what
+    was chosen and what was best, and by how many percent either was predicted too short or too long.
+    """
+    rows = []
+    for name, choices in found.items():
+        for choice in sorted(choices, key=lambda choice: -choice.regret):
+            if choice.regret < LEAST_REGRET:
+                break
+            errors = 100 * (choice.predicted_s / choice.measured_s - 1)
+            chosen, best = choice.chosen, int(choice.measured_s.argmin())
+            labels = [_label(choice.plans[place]) for place in (chosen, best)]
+            figures = [f"{100 * choice.regret:.1f}", f"{errors[chosen]:+.1f}", f"{errors[best]:+.1f}"]
+            rows.append([f"{name}: {choice.label}", *labels, *figures])
+    return rows
+
+
+def _label(plan: Plan) -> str:
+    return plan.label if plan.zero_group is None else f"{plan.label} groups of {plan.zero_group}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
     parser = argparse.ArgumentParser(
@@ -190,7 +216,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
     parser.add_argument("--largest", type=int, default=10, help="single regrets to show; default: 10")
     options = parser.parse_args(arguments)
-    return run_task(lambda: print(report(regrets(options.files), options.largest)))
+    return run_task(lambda: _print(regrets(options.files), options.largest))
+
+
+def _print(found: Mapping[str, Sequence[Choice]], largest: int) -> None:
+    print(report(found, largest))
+    for cells in [CAUSES, *causes(found)]:
+        print(" | ".join(cells))
 
 
 if __name__ == "__main__":
