@@ -151,7 +151,7 @@ def _progress(plan: GridPlan, campaign: Campaign) -> Iterator[Callable[[CellCoun
     """Progress on stderr: one line that changes on a terminal, else a line every ten seconds."""
     from .output.terminal import plain
 
-    total = len(plan.orders())
+    total = len({planned.key for planned in plan.cells})
     terminal = sys.stderr.isatty()
     began = shown_at = monotonic()
     progress_text = dashboard = ""

@@ -19,7 +19,7 @@ import hashlib
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -63,7 +63,7 @@ class Inputs:
 
     def document(self) -> dict[str, Any]:
         """As plain data."""
-        trace = self.trace if isinstance(self.trace, str) else asdict(self.trace)
+        trace = self.trace if isinstance(self.trace, str) else dict(vars(self.trace))
         return {"trace": trace, "config": self.config.model_dump()}
 
     @classmethod
@@ -238,7 +238,7 @@ def _files_of(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 def _recipe(recipe: Recipe, hashes: Hashes) -> dict[str, Any]:
     return {
-        "recipe": asdict(recipe),
+        "recipe": dict(vars(recipe)),
         "sizes": hashes.file(sizes_path(recipe.sizes)),
         "rules": None if recipe.rules == "none" else hashes.file(rules_path(recipe.rules)),
         "system": hashes.system(recipe.system),
