@@ -380,6 +380,21 @@ def test_kills_corruption_and_a_full_disk_change_no_byte(here: Path, grid: Call)
     assert assault(here, grid, seed=1, wait_s=0.12, kills=2, every_s=0.2) >= 1
 
 
+def test_kill_9_loses_no_row_that_was_written(here: Path, grid: Call) -> None:
+    slow_grid(here, seeds=4)
+    (here / "g.yaml").write_text((here / "g.yaml").read_text() + "keep: rows\n")
+    client = spawn(here, "--workers", 1)
+    until(lambda: len(list(here.glob("g/rows/*.csv"))) >= 1)
+    kill_client(client)
+    files = {path: path.read_bytes() for path in here.glob("g/rows/*.csv")}
+    count = sum(content.count(b"\n") - 1 for content in files.values())
+    assert f"{count} of 4 cells exist; simulating {4 - count}" in grid().err
+    assert files.items() <= {path: path.read_bytes() for path in here.glob("g/rows/*.csv")}.items()
+    assert grid("--out", "undisturbed").code == 0
+    for name in ("results.csv", "grid.json"):
+        assert (here / "g" / name).read_bytes() == (here / "undisturbed" / name).read_bytes()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_kills_change_no_byte(here: Path, grid: Call, seed: int) -> None:
