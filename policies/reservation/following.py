@@ -66,7 +66,7 @@ class _Following:
         """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat those
         that were to grow but could not.
         """
-        self._jobs = {i: self.reservations.tables.jobs[i] for i in changed}
+        self._jobs = dict(zip(changed, self.reservations.tables.jobs.rows_at(changed), strict=True))
         self._shrink(changed)
         due = [i for i in changed if self._is_due(i)]
         due.sort(key=lambda i: (self._jobs[i].end_s, self.view(i).order))
@@ -113,7 +113,8 @@ class _Following:
 
     def _grow(self, i: int) -> None:
         """Give a job the GPUs that it lacks, if they are free; else what it holds."""
-        view, (target, t), (held, held_type) = self.view(i), self._target(i), self._drafted(i)
+        view, job, (held, held_type) = self.view(i), self._job(i), self._drafted(i)
+        target, t = job.target, job.target_type
         if target and (held < target or held_type != t) and view.in_system:
             before, proposal = self.proposal.placement(view), self.proposal
             change = proposal.resize if held else proposal.start

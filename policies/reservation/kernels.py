@@ -11,7 +11,7 @@ Jobs, GPU types and virtual nodes are numbers of rows (`tables`).
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
 
@@ -289,13 +289,20 @@ def renew(tables: Tables) -> None:
 
 
 def minimum_share(i: int, leeway: float, tables: Tables) -> bool:
+    """Look for the new rectangle of job i, that of least GPU time (`least_rectangle`). It begins with a
+    restart. If none fits so, that of a job that never ran may begin with a launch, at once. Returns whether
+    there is one.
+    """
+    return least_rectangle(i, leeway, False, tables) or (
+        tables.jobs[i].is_new == 1 and least_rectangle(i, 0.0, True, tables)
+    )
+
+
+def least_rectangle(i: int, leeway: float, launch: bool, tables: Tables) -> bool:
     """Look for the rectangle of least GPU time that does the work of job i by its deadline, as late as
     possible; it is the new one of the job. That is the one of fewest GPUs. With a `leeway`, of the rectangles
     with so much more GPU time (a share) the one that begins last, on more GPUs. GPU time counts as much as
     its type is worth. Returns whether there is a rectangle.
-
-    A rectangle begins with a restart. If there is no room for that, a job that never ran may begin with a
-    launch, at once.
     """
     scope, job, sizes, pools = tables.scope[0], tables.jobs[i], tables.sizes, tables.pools
     now, least = scope.now_s, inf
@@ -305,11 +312,9 @@ def minimum_share(i: int, leeway: float, tables: Tables) -> bool:
             row = sizes[k]
             if row.reservable == 0 or now + job.work / row.rate > job.deadline_s:
                 continue
-            span = row.restart_s + job.work / row.rate
-            start, v = latest_place(t, row, span, job.deadline_s, tables)
-            if start == -inf and job.is_new == 1:
-                span = row.launch_s + job.work / row.rate
-                start, v = latest_place(t, row, span, min(job.deadline_s, now + span + INSTANT_S / 2), tables)
+            span = (row.launch_s if launch else row.restart_s) + job.work / row.rate
+            end = min(job.deadline_s, now + span + INSTANT_S / 2) if launch else job.deadline_s
+            start, v = latest_place(t, row, span, end, tables)
             if start == -inf:
                 continue
             gpu_s = pools[t].value * row.size * span
@@ -555,14 +560,19 @@ def share_spare(tables: Tables) -> None:
     scope, jobs, pools = tables.scope[0], tables.jobs, tables.pools
     waiting_at, pending, heap = 0, -1, [(0.0, False, 0)]
     heap.clear()
+    if not has_spare(pools):
+        return
     for k in range(scope.rows):
-        jobs[tables.line[k]].step = 0
-        if jobs[tables.line[k]].held > 0 or jobs[tables.line[k]].target > 0:
-            note_step(k, heap, tables)
+        job = jobs[tables.line[k]]
+        job.step = 0
+        if (job.held > 0 or job.target > 0) and has_step(k, tables):
+            heap.append((job.growth, job.step != job.held, k))
+    heapify(heap)
     while has_spare(pools):
         while pending < 0 and waiting_at < scope.rows:
             job = jobs[tables.line[waiting_at]]
-            if job.waits == 1 and job.target == 0 and job.step == 0 and note_step(waiting_at, heap, tables):
+            if job.waits == 1 and job.target == 0 and job.step == 0 and has_step(waiting_at, tables):
+                heappush(heap, (job.growth, job.step != job.held, waiting_at))
                 pending = waiting_at
             waiting_at += 1
         if len(heap) == 0:
@@ -576,23 +586,22 @@ def share_spare(tables: Tables) -> None:
                 pools[job.target_type].spare += job.target
             pools[job.step_type].spare -= more
             job.target, job.target_type = job.step, job.step_type
-        note_step(k, heap, tables)
+        if has_step(k, tables):
+            heappush(heap, (job.growth, job.step != job.held, k))
         if k == pending:
             pending = -1
         if leaves:  # others may go on with the GPUs that it leaves
             waiting_at = 0
             for k in range(scope.rows):
-                if jobs[tables.line[k]].step == 0 and jobs[tables.line[k]].target > 0:
-                    note_step(k, heap, tables)
+                job = jobs[tables.line[k]]
+                if job.step == 0 and job.target > 0 and has_step(k, tables):
+                    heappush(heap, (job.growth, job.step != job.held, k))
 
 
-def note_step(k: int, heap: list[tuple[float, bool, int]], tables: Tables) -> bool:
-    """Enter the next step of the k-th job into the heap. Returns whether there is one."""
-    i, jobs = tables.line[k], tables.jobs
-    if next_step(i, tables.scope[0], tables.pools, jobs, tables.ranges, tables.sizes) == 0:
-        return False
-    heappush(heap, (jobs[i].growth, jobs[i].step != jobs[i].held, k))
-    return True
+def has_step(k: int, tables: Tables) -> bool:
+    """Whether there is a next step of the k-th job in line; see `next_step`."""
+    scope, pools, jobs = tables.scope[0], tables.pools, tables.jobs
+    return next_step(tables.line[k], scope, pools, jobs, tables.ranges, tables.sizes) > 0
 
 
 def has_spare(pools: Any) -> bool:

@@ -283,6 +283,8 @@ class Reservations:
         entered = job in self.row
         if not entered:
             self.enter(job, state.now)
+        else:
+            self._read(self.row[job], state.now)
         if job.deadline_s is None or self._reserve(job, state):
             return True
         if not entered:
@@ -302,7 +304,6 @@ class Reservations:
 
     def _reserve(self, job: JobView, state: State) -> bool:
         """Reserve for a best-effort job."""
-        self._read(self.row[job], state.now)
         is_admitted = bool(self.call(kernels.admit, self.row[job]))
         self.short_s = self.tables.scope[0].short_s
         return is_admitted

@@ -210,6 +210,12 @@ class Table:
         """A row, to read it."""
         return self._kind(*self.rows[i].item()) if self.compiled else self.rows[i]
 
+    def rows_at(self, indices: list[int]) -> list[Any]:
+        """Some rows, to read them."""
+        if self.compiled:
+            return [self._kind(*row) for row in self.rows[indices].tolist()]
+        return [self.rows[i] for i in indices]
+
     def write(self, i: int, **values: float) -> None:
         if self.compiled:
             for name, value in values.items():
