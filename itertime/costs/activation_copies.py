@@ -22,10 +22,9 @@ def activation_copies_s(workload: Workload) -> Array:
     if not plans.offload_layers.any():
         return np.zeros(partition.layers.shape)
     layers = np.minimum(plans.offload_layers, partition.layers)
-    bytes_per_layer: Array = activations_of(workload).kept
-    if workload.model.dense_layers:
-        share = partition.dense / np.maximum(partition.layers, 1)
-        bytes_per_layer = bytes_per_layer + share * (
-            activations_of(workload.dense_form).kept - bytes_per_layer
-        )
+    kept, *beside = (activations_of(form).kept for form in workload.forms)
+    bytes_per_layer: Array = kept
+    for count, kept_beside in zip(partition.counts[1:], beside, strict=True):
+        share = count / np.maximum(partition.layers, 1)
+        bytes_per_layer = bytes_per_layer + share * (kept_beside - kept)
     return copy_s(layers * bytes_per_layer, workload.system)

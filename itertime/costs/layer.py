@@ -62,14 +62,13 @@ class LayerCosts:
 
 
 def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
-    """Costs of one layer under every plan, and where a mixture has dense layers, of one of these too.
-
-    `reduced` is the workload's `activation_all_reduce_s`.
+    """Costs of one layer of each form under every plan. `reduced` is the workload's
+    `activation_all_reduce_s`.
     """
-    forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]
-    core = _core_attention_s(workload)
+    forms = workload.forms
+    core = _core_attention_s(forms[0])
     linear = linear_s(forms)
-    memory = memory_bound_s(forms, expert_kernels(workload) if workload.model.experts > 1 else ())
+    memory = memory_bound_s(forms, [expert_kernels(form) if form.model.experts > 1 else [] for form in forms])
     return [
         _layer_costs(*form_costs, core, reduced) for form_costs in zip(forms, linear, memory, strict=True)
     ]

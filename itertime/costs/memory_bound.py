@@ -76,7 +76,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         activation,
         # Joins the gradients of queries, keys and values.
         Kernel("elementwise", nothing, 4 * joined),
-        Kernel("elementwise", nothing, plans.accumulated * workload.partition.trained),
+        Kernel("elementwise", nothing, plans.accumulated * workload.trained_parameters),
     ]
     if model.lora_rank and not fuses:
         # Scales the low-rank result, adds it to the frozen one's; the same of gradients.
@@ -114,14 +114,18 @@ class MemoryBound:
     routing: Array
 
 
-def memory_bound_s(forms: Sequence[Workload], expert_kernels: Iterable[Kernel] = ()) -> list[MemoryBound]:
+def memory_bound_s(
+    forms: Sequence[Workload], expert_kernels: Iterable[Iterable[Kernel]]
+) -> list[MemoryBound]:
     """The memory-bound kernels of one layer on one micro-batch, as the framework fuses them.
 
-    `forms` are the same plans with different kinds of layers; `expert_kernels` belong to the first.
-    The profile answers for all kernels of one kind at once.
+    `forms` are the same plans with different kinds of layers, `expert_kernels` those of their experts. The
+    profile answers for all kernels of one kind at once.
     """
-    of_forms = [_memory_bound_kernels(form) for form in forms]
-    of_forms[0] += expert_kernels
+    of_forms = [
+        [*_memory_bound_kernels(form), *of_experts]
+        for form, of_experts in zip(forms, expert_kernels, strict=True)
+    ]
     kernels = [kernel for form_kernels in of_forms for kernel in form_kernels]
     rows_by_kind: dict[tuple[str, float | None], list[int]] = {}
     for row, kernel in enumerate(kernels):

@@ -105,7 +105,7 @@ def experts_s(workload: Workload) -> Experts:
         grouped = np.where(plans.precision == code, times, grouped)
         casts = np.where(plans.precision == code, cast, casts)
     grouped = multiplier * framework.expert_multiplier * grouped
-    summed = (plans.accumulated - 2) * workload.partition.experts
+    summed = (plans.accumulated - 2) * workload.expert_parameters
     grouped[2] = np.maximum(grouped[2], profile.seconds(Elementwise(summed)) / site.hbm_fraction)
     forward, backward = router[0] + grouped[0], router[1] + router[2] + grouped[1] + grouped[2]
     casts = framework.cast_multiplier * casts / site.hbm_fraction

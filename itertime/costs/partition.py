@@ -39,67 +39,65 @@ class Partition:
     | field | shape | meaning |
     |---|---|---|
     | `layers` | (4, plans) | layers of a stage of each kind; HEAVY is stated even where no stage is |
-    | `dense` | (4, plans) | how many of them are dense layers of a mixture, which come first |
+    | `counts` | (forms, 4, plans) | how many of them have each of the model's forms (`ModelSpec.forms`) |
     | `stages` | (4, plans) | stages of each kind |
-    | `shared` | (plans,) | parameters of one layer on one GPU that every data-parallel rank holds |
-    | `dense_shared` | (plans,) | the same of one of a mixture's dense layers; 0 without any |
-    | `experts` | (plans,) | parameters of one layer's experts on one GPU; 0 without a mixture |
+    | `shared` | (forms, plans) | parameters of one layer on one GPU that every data-parallel rank holds |
+    | `experts` | (forms, plans) | parameters of one layer's experts on one GPU; 0 without any |
+    | `trained` | (forms, plans) | those of `shared` that have gradients, or of a layer's low-rank adapters |
     | `vocab` | (plans,) | the padded vocabulary |
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
     | `tables` | (plans,) | parameters of all vocabulary tables on the first stage |
-    | `trained` | (plans,) | those of `shared` that have gradients, or of a layer's low-rank adapters |
 
     With pp = 1 the first stage has the table of an untied projection too.
     """
 
     layers: Whole
-    dense: Whole
+    counts: Whole
     stages: Whole
     shared: Array
-    dense_shared: Array
     experts: Array
+    trained: Array
     vocab: Whole
     table: Array
     tables: Array
-    trained: Array
 
     @classmethod
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
         layers, stages = _split(model, plans)
-        shared, experts = _layer_shards(model, plans)
-        dense, dense_shared = np.zeros(layers.shape, dtype=int), np.zeros(len(plans))
-        if model.dense_layers:
-            dense[FIRST] = model.dense_layers
-            dense[LAST] = np.where(plans.pp == 1, model.dense_layers, 0)
-            dense_shared, _ = _layer_shards(model.dense_form(), plans)
+        shards = np.array([_layer_shards(form, plans) for form in model.forms])
         vocab = padded_vocab(model, plans.tp)
         table = vocab * model.hidden / plans.tp
         tables = table if model.tied_embeddings else np.where(plans.pp == 1, 2 * table, table)
         return cls(
             layers=layers,
-            dense=dense,
+            counts=_counts_of_forms(model, plans, layers),
             stages=stages,
-            shared=shared,
-            dense_shared=dense_shared,
-            experts=experts,
+            shared=shards[:, 0],
+            experts=shards[:, 1],
+            trained=model.lora_parameters / plans.tp[None] if model.lora_rank else shards[:, 0],
             vocab=vocab,
             table=table,
             tables=tables,
-            trained=model.lora_parameters / plans.tp if model.lora_rank else shared,
         )
 
     def layer_parameters(self) -> tuple[Array, Array]:
         """Parameters of a stage's layers on one GPU, (4, plans) each: as `shared`, and experts."""
-        later_layers = self.layers - self.dense  # those after the dense ones
-        return later_layers * self.shared + self.dense * self.dense_shared, later_layers * self.experts
+        return self._of_layers(self.shared), self._of_layers(self.experts)
 
     def trained_parameters(self, model: ModelSpec) -> tuple[Array, Array]:
         """As `layer_parameters`, of those that have gradients."""
         return (
-            (self.layers * self.trained, self.layers * self.experts)
+            (self._of_layers(self.trained), self._of_layers(self.experts))
             if model.lora_rank
             else self.layer_parameters()
         )
+
+    def _of_layers(self, parameters: Array) -> Array:
+        """Parameters of a stage's layers, (4, plans), of those of one layer of each form."""
+        counted = self.counts[0] * parameters[0]
+        for count, one_layer in zip(self.counts[1:], parameters[1:], strict=True):
+            counted = counted + count * one_layer
+        return counted
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
@@ -115,7 +113,8 @@ class Workload:
 
     `plans`: of one worker, where several train side by side (`PlanBatch.worker`). `outer`: the options under
     which workers exchange. `lengths`: of the samples; None where each has the model's `seq_len` tokens.
-    `micro_batch`: what the mean micro-batch computes.
+    `micro_batch`: what the mean micro-batch computes. `form`: which form of a layer (`ModelSpec.forms`) the
+    costs of one layer are those of.
 
     `Workload.of` computes partition and micro-batch once for all plans. It raises UserError for a model whose
     architecture the costs would misstate (`spec/fidelity.py`), and for lengths above `seq_len`.
@@ -130,6 +129,7 @@ class Workload:
     lengths: Lengths | None
     micro_batch: MicroBatch
     outer: PlanOptions
+    form: int = 0
 
     @classmethod
     def of(
@@ -192,19 +192,27 @@ class Workload:
         return of_software * self.profile.gemm_in_training
 
     @cached_property
-    def dense_form(self) -> Workload:
-        """The same plans of a model whose every layer is one of the mixture's dense layers.
+    def forms(self) -> tuple[Workload, ...]:
+        """The same plans of models whose every layer has one form, for each of the model's forms."""
+        models = self.model.forms
+        if len(models) == 1:
+            return (self,)
+        return tuple(replace(self, model=model, form=form) for form, model in enumerate(models))
 
-        Its partition has the parameters of such layers; layers by stage are those of the model itself.
-        """
-        partition = self.partition
-        dense = replace(
-            partition,
-            shared=partition.dense_shared,
-            trained=partition.dense_shared,
-            experts=np.zeros(len(self)),
-        )
-        return replace(self, model=self.model.dense_form(), partition=dense)
+    @property
+    def shared_parameters(self) -> Array:
+        """`Partition.shared` of a layer of this form, (plans,)."""
+        return self.partition.shared[self.form]
+
+    @property
+    def expert_parameters(self) -> Array:
+        """`Partition.experts` of a layer of this form, (plans,)."""
+        return self.partition.experts[self.form]
+
+    @property
+    def trained_parameters(self) -> Array:
+        """`Partition.trained` of a layer of this form, (plans,)."""
+        return self.partition.trained[self.form]
 
     def gemm_s(self, m: Array, n: Array, k: Array, batch: Array | int = 1) -> Array:
         """The profile's seconds of products outside `linear_s`: in 16 bit, or in 32 where the plan is."""
@@ -244,6 +252,16 @@ def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:
     """The vocabulary rounded up to a multiple of tp times `vocab_multiple`, as Megatron-LM pads it."""
     multiple = model.vocab_multiple * tp
     return -(-model.vocab // multiple) * multiple
+
+
+def _counts_of_forms(model: ModelSpec, plans: PlanBatch, layers: Whole) -> Whole:
+    """Layers of each form on a stage of each kind, (forms, 4, plans)."""
+    if not model.dense_layers:
+        return layers[None]
+    dense = np.zeros(layers.shape, dtype=int)
+    dense[FIRST] = model.dense_layers
+    dense[LAST] = np.where(plans.pp == 1, model.dense_layers, 0)
+    return np.array([layers - dense, dense])
 
 
 def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:

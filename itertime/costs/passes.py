@@ -50,21 +50,15 @@ samples stay as drawn."""
 
 @dataclass(frozen=True)
 class Pass:
-    """Seconds of one pass of one micro-batch: one layer by part, the embedding, the head.
+    """Seconds of one pass of one micro-batch: one layer of each form by part, the embedding, the head."""
 
-    `dense`: the same as `layer` of one of a mixture's dense layers; empty for a model without any.
-    """
-
-    layer: Parts
+    layers: tuple[Parts, ...]
     embedding: Array
     head: Array
-    dense: Parts
 
     def take(self, rows: Whole) -> Pass:
-        layer, dense = (
-            {part: seconds[rows] for part, seconds in parts.items()} for parts in (self.layer, self.dense)
-        )
-        return Pass(layer, self.embedding[rows], self.head[rows], dense)
+        layers = tuple({part: seconds[rows] for part, seconds in parts.items()} for parts in self.layers)
+        return Pass(layers, self.embedding[rows], self.head[rows])
 
 
 def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
@@ -113,20 +107,13 @@ def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
     """How the GPU's time of a pass grows: `probed` has the mean micro-batch of each distinct case, then those
     with more tokens, then those with more squares. `where` is the case of each plan.
     """
-    rows = [
-        probed.embedding,
-        probed.head,
-        *(_busy_s(parts) for parts in (probed.layer, probed.dense) if parts),
-    ]
+    rows = [probed.embedding, probed.head, *map(_busy_s, probed.layers)]
     seconds = np.array(rows).reshape(len(rows), 3, -1)[:, :, where]
     grown = (seconds[:, 1:] - seconds[:, :1]) / (_PROBE - 1)
-    embedding, head, layer, *dense = grown[:, :, None]  # (2, 1, plans) each
-    partition = workload.partition
+    embedding, head, *layers = grown[:, :, None]  # (2, 1, plans) each
+    counts = workload.partition.counts
     stage_growth = has_embedding(workload.plans) * embedding + (_KIND == LAST) * head
-    if dense:
-        stage_growth += (partition.layers - partition.dense) * layer + partition.dense * dense[0]
-    else:
-        stage_growth += partition.layers * layer
+    stage_growth += sum(count * layer for count, layer in zip(counts, layers, strict=True))
     return Growth(stage_growth[0], stage_growth[1])
 
 
@@ -144,10 +131,10 @@ def _busy_s(parts: Parts) -> Array:
 def micro_batch_passes(workload: Workload) -> tuple[Pass, Pass]:
     """Forward and backward pass of one micro-batch under every plan."""
     reduced = activation_all_reduce_s(workload)
-    layer, *dense = layer_costs(workload, reduced)
+    layers = layer_costs(workload, reduced)
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
     return (
-        Pass(layer.forward, embedding[0], head[0], dense[0].forward if dense else {}),
-        Pass(layer.backward, embedding[1], head[1], dense[0].backward if dense else {}),
+        Pass(tuple(layer.forward for layer in layers), embedding[0], head[0]),
+        Pass(tuple(layer.backward for layer in layers), embedding[1], head[1]),
     )

@@ -74,32 +74,30 @@ def stage_costs(workload: Workload) -> StageCosts:
     # The passes are complete: what an iteration does once may overlap all of their parts.
     first_chunk = _first_chunk_s(workload, forward), _first_chunk_s(workload, backward)
     once, gradient_exchange = once_s(workload, first_chunk, first_chunk_wait)
-    # The last scatter is that of the first layer, a dense one if the model has any.
-    once["fsdp_last"] = sharded[-1].last_scatter if sharded else np.zeros(len(workload))
+    # The last scatter is that of the first layer.
+    once["fsdp_last"] = (
+        sharded[workload.model.first_form].last_scatter if sharded else np.zeros(len(workload))
+    )
     if spread is not None:
         once["balance"] = balance_s(workload, spread)
     return StageCosts(workload, forward, backward, once, gradient_exchange, spread)
 
 
 def _sharded(workload: Workload) -> list[Sharded]:
-    """What ZeRO-2 and ZeRO-3 move of a layer, and of a mixture's dense one; empty if no plan asks for it."""
+    """What ZeRO-2 and ZeRO-3 move of a layer of each form; empty if no plan asks for it."""
     if not workload.plans.scatters_gradients.any():
         return []
-    forms = [workload, workload.dense_form] if workload.model.dense_layers else [workload]
-    return [sharded_s(form) for form in forms]
+    return [sharded_s(form) for form in workload.forms]
 
 
 def _layers_s(workload: Workload, micro_batch: Pass) -> Parts:
     """Seconds by part of a pass through a stage's layers, (4, plans)."""
-    partition = workload.partition
-    if not micro_batch.dense:
-        return {part: partition.layers * seconds for part, seconds in micro_batch.layer.items()}
-    sparse, nothing = partition.layers - partition.dense, np.zeros(len(workload))
-    return {
-        part: sparse * micro_batch.layer.get(part, nothing)
-        + partition.dense * micro_batch.dense.get(part, nothing)
-        for part in dict.fromkeys((*micro_batch.layer, *micro_batch.dense))
-    }
+    counts, layers = workload.partition.counts, micro_batch.layers
+    seconds_by_part = {part: counts[0] * seconds for part, seconds in layers[0].items()}
+    for count, layer in zip(counts[1:], layers[1:], strict=True):
+        for part, seconds in layer.items():
+            seconds_by_part[part] = seconds_by_part.get(part, 0.0) + count * seconds
+    return seconds_by_part
 
 
 def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Array, end: int) -> Parts:
@@ -214,10 +212,8 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch:
     if not sharded:
         nothing = np.zeros(layers.shape)
         return _Shards(nothing, nothing, nothing)
-    dense = workload.partition.dense
-    moved = layers * sharded[0].forward
-    if micro_batch.dense:
-        moved = (layers - dense) * sharded[0].forward + dense * sharded[1].forward
+    counts = workload.partition.counts
+    moved = sum(count * moves.forward for count, moves in zip(counts, sharded, strict=True))
     exposed, beside_kernels = (
         _exposed_forward(workload, sharded, form_work) for form_work in _work_of_forms(workload, micro_batch)
     )
@@ -226,15 +222,16 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch:
 
 
 def _exposed_forward(workload: Workload, sharded: Sequence[Sharded], work: Sequence[Array]) -> Array:
-    """Seconds of a forward pass's gathers that the `work` of its layers, by their form, does not hide."""
-    layers, alone = workload.partition.layers, sharded[0].forward
-    exposed = np.maximum(alone - work[0], 0.0)
-    if len(work) == 1:
-        return np.where(layers > 0, (layers - 1) * exposed + alone, 0.0)
-    counts, gathered = workload.partition.dense, sharded[1].forward
-    # The first layer, whose gather nothing hides, is then a dense one.
-    of_dense = (counts - 1) * np.maximum(gathered - work[1], 0.0) + gathered
-    return np.where(counts > 0, (layers - counts) * exposed + of_dense, 0.0)
+    """Seconds of a forward pass's gathers that the `work` of its layers, by their form, does not hide.
+
+    The form of the first layer, whose gather nothing hides, is the last one of a mixture with dense layers.
+    """
+    partition, total = workload.partition, np.zeros(workload.partition.layers.shape)
+    for form, (moves, hiding) in enumerate(zip(sharded, work, strict=True)):
+        count, exposed = partition.counts[form], np.maximum(moves.forward - hiding, 0.0)
+        alone = (count - 1) * exposed + moves.forward
+        total = total + (alone if form == workload.model.first_form else count * exposed)
+    return np.where(partition.counts[workload.model.first_form] > 0, total, 0.0)
 
 
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:
@@ -243,9 +240,8 @@ def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch
     if not sharded:
         nothing = np.zeros(layers.shape)
         return _Shards(nothing, nothing, nothing)
-    counts = [layers - workload.partition.dense, workload.partition.dense] if micro_batch.dense else [layers]
     exposed = beside_kernels = moved = np.zeros(layers.shape)
-    forms = zip(counts, sharded, *_work_of_forms(workload, micro_batch), strict=False)
+    forms = zip(workload.partition.counts, sharded, *_work_of_forms(workload, micro_batch), strict=True)
     for count, moves, work, kernels in forms:
         exposed = exposed + np.maximum(moves.backward - work, 0.0) * count
         beside_kernels = beside_kernels + np.maximum(moves.backward - kernels, 0.0) * count
@@ -257,7 +253,7 @@ def _work_of_forms(workload: Workload, micro_batch: Pass) -> tuple[list[Array], 
     """Seconds of communication that each form of a layer hides: all of its work with `prefetch`, else none.
     Then the same without its waits for launches.
     """
-    forms = [form for form in (micro_batch.layer, micro_batch.dense) if form]
+    forms = micro_batch.layers
     work = [_hidden_by(workload, form) for form in forms]
     if not any("launch" in form for form in forms):
         return work, work

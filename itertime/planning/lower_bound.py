@@ -62,7 +62,7 @@ def _layers_and_ends_s(
     layers_s, ends_s = np.zeros((2, len(work))), np.zeros(len(work))
     for micro_batch in micro_batch_passes(work):
         nothing = np.zeros(len(work))
-        forms = [micro_batch.layer, micro_batch.dense or micro_batch.layer]
+        forms = micro_batch.layers[0], micro_batch.layers[-1]
         layers_s += [sum(parts.values(), nothing) for parts in forms]
         ends_s += np.maximum(
             _of_ends_s(micro_batch, work.plans) - _idle_s(model, micro_batch, work.plans), 0.0
@@ -77,7 +77,7 @@ def _of_ends_s(micro_batch: Pass, plans: PlanBatch) -> Array:
 
 def _idle_s(model: ModelSpec, micro_batch: Pass, plans: PlanBatch) -> Array:
     """Seconds at most that the GPU waits for launches in a stage's layers, which the ends may fill."""
-    waits = [parts["launch"] for parts in (micro_batch.layer, micro_batch.dense) if "launch" in parts]
+    waits = [parts["launch"] for parts in micro_batch.layers if "launch" in parts]
     if not waits:
         return np.zeros(len(plans))
     return (model.layers // plans.pp + 1) * np.maximum.reduce([*waits, np.zeros(len(plans))])

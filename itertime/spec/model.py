@@ -165,6 +165,18 @@ class ModelSpec:
     def _refuse(self, field: str, problem: str) -> None:
         raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
 
+    @property
+    def forms(self) -> tuple[ModelSpec, ...]:
+        """Models whose every layer is one of this model's, for each form that its layers have; those of a
+        mixture's `dense_layers` come last.
+        """
+        return (self, self.dense_form()) if self.dense_layers else (self,)
+
+    @property
+    def first_form(self) -> int:
+        """Which of `forms` the first layer has."""
+        return 1 if self.dense_layers else 0
+
     def dense_form(self) -> ModelSpec:
         """A model whose every layer is one of this mixture's `dense_layers`: their MLP, no experts.
 

@@ -85,10 +85,10 @@ def layer_kernels(
         recorder = _Recorder(profile, slowed)
         work = Workload.of(model, batch, system, recorder)
         forward, backward = micro_batch_passes(work)
-        pass_s = {("forward", part): float(value[0]) for part, value in forward.layer.items()}
+        pass_s = {("forward", part): float(value[0]) for part, value in forward.layers[0].items()}
         pass_s |= {
             ("recompute" if part == "recompute" else "backward", part): float(value[0])
-            for part, value in backward.layer.items()
+            for part, value in backward.layers[0].items()
         }
         return pass_s, recorder
 

@@ -200,11 +200,13 @@ def sharded_s(workload: Workload) -> Sharded:
     plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
     shards = Shards.of(plans)
-    layer = moved_s(workload, partition.shared, shards, plans.tp)
+    layer = moved_s(workload, workload.shared_parameters, shards, plans.tp)
     if workload.model.lora_rank:
-        layer = replace(layer, scatter=moved_s(workload, partition.trained, shards, plans.tp).scatter)
+        layer = replace(
+            layer, scatter=moved_s(workload, workload.trained_parameters, shards, plans.tp).scatter
+        )
     if workload.model.experts > 1:
-        layer += moved_s(workload, partition.experts, shards.of_experts(plans), expert_spread(plans))
+        layer += moved_s(workload, workload.expert_parameters, shards.of_experts(plans), expert_spread(plans))
     root = moved_s(workload, partition.tables, shards, plans.tp)
     root_scatter = zero if workload.model.lora_rank else root.scatter
     last_scatter = np.where(workload.prefetch, layer.scatter, 0.0) + root_scatter

@@ -50,7 +50,7 @@ def power_factors(workload: Workload) -> Factors:
     shapes.append((tables, partition.table / hidden, hidden))
     counts, rows, columns = (np.array(column) for column in zip(*shapes, strict=True))
     rank = np.minimum(plans.options.compression_rank, np.minimum(rows, columns))
-    parameters = layers * partition.shared + partition.tables
+    parameters = layers * workload.shared_parameters + partition.tables
     vectors = np.maximum(parameters - (counts * rows * columns).sum(axis=0), 0.0)
     shares = (
         (counts * rows * rank).sum(axis=0) / parameters,

@@ -155,7 +155,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
     layers = partition.layers[_STAGES]
     # This layer's weights and the next one's.
     weight = 2.0 * plans.width
-    gathered = np.where(plans.gathers_weights, 2 * weight * (partition.shared + partition.experts), 0.0)
+    gathered = np.where(
+        plans.gathers_weights, 2 * weight * (workload.shared_parameters + workload.expert_parameters), 0.0
+    )
     in_layers, shared, experts = _parameters(workload)
     casts = _casts(workload, in_layers + experts)
     weights = _owned(workload, shared, experts, plans.weight_shards)
@@ -166,23 +168,17 @@ def _parts(workload: Workload) -> dict[str, Array]:
         _owned(workload, shared, experts, shards)
         for shards in (plans.optimizer_shards, plans.gradient_shards)
     )
-    sparse = activations_of(workload)
-    kept_by_stage, live = sparse.kept * layers, sparse.live
-    if model.dense_layers:
-        dense = partition.dense[_STAGES]
-        dense_activations = activations_of(workload.dense_form)
-        kept_by_stage = sparse.kept * (layers - dense) + dense_activations.kept * dense
-        live = np.where(
-            layers > dense,
-            np.where(dense > 0, np.maximum(live, dense_activations.live), live),
-            dense_activations.live,
-        )
-    live = np.where(layers > 0, live, 0.0)  # the last stage may have the head alone
+    kept_by_stage, live = np.zeros(layers.shape), np.zeros(layers.shape)
+    for form, count in zip(workload.forms, partition.counts[:, _STAGES], strict=True):
+        activations = activations_of(form)
+        kept_by_stage = kept_by_stage + activations.kept * count
+        # The last stage may have the head alone.
+        live = np.where(count > 0, np.maximum(live, activations.live), live)
     if plans.offload_layers.any():
         mean_layer = kept_by_stage / np.maximum(layers, 1)
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
         live = live + np.where(plans.offload_layers > 0, mean_layer, 0.0)  # of the layer being copied
-    held = (kept_by_stage + sparse.given) * _in_flight(plans)
+    held = (kept_by_stage + activations.given) * _in_flight(plans)
     per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0

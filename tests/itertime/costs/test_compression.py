@@ -57,7 +57,7 @@ def workload_of(model: ModelSpec, plan: Plan, system: System) -> Workload:
 
 def parameters_of(workload: Workload) -> float:
     partition = workload.partition
-    return float(partition.layers[-1, 0] * partition.shared[0] + partition.tables[0])
+    return float(partition.layers[-1, 0] * partition.shared[0, 0] + partition.tables[0])
 
 
 def sent_bytes(options: PlanOptions, ranks: float, gradient: float = 2.0) -> float:

@@ -171,7 +171,9 @@ def test_a_pass_grows_by_what_more_tokens_cost():
     for one, two, growth in zip(
         (small.forward, small.backward), (large.forward, large.backward), small.growth, strict=True
     ):
-        busy = [24 * sum(each.layer.values())[0] + each.embedding[0] + each.head[0] for each in (one, two)]
+        busy = [
+            24 * sum(each.layers[0].values())[0] + each.embedding[0] + each.head[0] for each in (one, two)
+        ]
         grown = float((growth.tokens + growth.squares)[-1, 0])
         assert busy[1] - busy[0] == pytest.approx(grown, rel=0.06)
 

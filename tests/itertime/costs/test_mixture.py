@@ -74,10 +74,10 @@ def test_every_copy_of_a_token_arrives_at_one_group_of_ranks(plan: Plan) -> None
 def test_copies_of_an_expert_and_its_parts_make_up_the_stage(plan: Plan) -> None:
     partition = Partition.of(MIXTURE, PlanBatch.of([plan]))
     copies = plan.tp * plan.cp * plan.dp / (plan.ep * plan.etp)
-    held = partition.experts[0] * plan.tp * plan.cp * plan.dp
+    held = partition.experts[0, 0] * plan.tp * plan.cp * plan.dp
     assert held == pytest.approx(copies * 16 * MIXTURE.expert_parameters)
     sharded = memory(work(MIXTURE, replace(plan, zero_stage=1))).parts["optimizer"][0]
-    shared = MIXTURE.layers * partition.shared[0] + partition.tables[0]
+    shared = MIXTURE.layers * partition.shared[0, 0] + partition.tables[0]
     experts = MIXTURE.layers * 16 * MIXTURE.expert_parameters / (plan.tp * plan.cp * plan.dp)
     assert sharded == pytest.approx(12 * (shared / (plan.dp * plan.cp) + experts))
 

@@ -219,7 +219,7 @@ def test_without_steps_between_a_mean_of_weights_moves_what_an_all_reduce_of_gra
     assert sent_per_iteration(options) == 1
     plan = replace(PLAN, zero_stage=0, grad_overlap=False)
     plain, each = workload(plan), workload(replace(plan, options=options))
-    shared = plain.partition.layers[-1] * plain.partition.shared + plain.partition.tables
+    shared = plain.partition.layers[-1] * plain.shared_parameters + plain.partition.tables
     nothing = np.zeros(1)
     reduced = exchanges(plain, plain.partition.layers[-1], shared, nothing)[0].reduce_s
     sent = entry_bytes(each)

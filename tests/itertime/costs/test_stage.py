@@ -291,7 +291,7 @@ def test_tokens_travel_to_their_experts_and_back_in_two_all_to_alls_each_way():
 
 def test_expert_parallelism_divides_the_experts_but_not_the_rest():
     partition = Partition.of(MIXTURE, PlanBatch.of([SIXTEEN, replace(SIXTEEN, ep=8)]))
-    shared, experts = partition.shared, partition.experts
+    (shared,), (experts,) = partition.shared, partition.experts
     assert shared[0] == shared[1] == MIXTURE.layer_parameters - 8 * MIXTURE.expert_parameters
     assert experts.tolist() == [8 * MIXTURE.expert_parameters, MIXTURE.expert_parameters]
     # Gradients of experts on one rank each have no other rank to be summed with.
@@ -367,7 +367,7 @@ def test_buckets_pay_a_latency_each_and_hide_behind_the_backward_pass():
 def test_one_key_head_is_copied_to_every_tensor_parallel_rank():
     multi_query = replace(LLAMA, kv_heads=1)
     partition = Partition.of(multi_query, PlanBatch.of([Plan(8, 1, 1, 1, 1)]))
-    shared, experts = partition.shared, partition.experts
+    (shared,), (experts,) = partition.shared, partition.experts
     keys_and_values = 2 * 4096 * 128
     assert shared[0] == pytest.approx((multi_query.layer_parameters + 7 * keys_and_values) / 8)
     assert experts[0] == 0
@@ -413,9 +413,10 @@ def test_the_layers_of_all_stages_are_those_of_the_model(layers, pp, interleave,
     assume(not plan.broken_rules(model))
     partition = checked_workload(model, plan).partition
     assert (partition.layers * partition.stages).sum() == model.layers
-    assert (partition.dense * partition.stages).sum() == dense
     present = partition.stages > 0
-    assert (partition.layers >= partition.dense)[present].all()
+    assert (partition.counts.sum(axis=0) == partition.layers)[present].all()
+    assert (partition.counts[1:] * partition.stages).sum() == dense
+    assert (partition.counts >= 0)[:, present].all()
     shared, experts = partition.layer_parameters()
     stack = model.parameters - model.embedding_parameters - model.head_parameters
     assert ((shared + experts) * partition.stages).sum() * 8 == pytest.approx(stack, rel=1e-3)
@@ -454,7 +455,7 @@ def test_the_last_chunk_holds_what_remains(pp, interleave, first, last):
     """Megatron-Bridge's layouts of DeepSeek-V3's 61 layers: 16, 16, 16, 13; 7 x 8 and 5; 15 x 4 and 1."""
     partition = checked_workload(WITH_DENSE, plan_of(pp, interleave, "remainder")).partition
     assert partition.layers[[FIRST, LAST], 0].tolist() == [first, last]
-    assert partition.dense[[FIRST, HEAVY, LAST], 0].tolist() == [3, 0, 0]
+    assert partition.counts[1, [FIRST, HEAVY, LAST], 0].tolist() == [3, 0, 0]
 
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 3])
