@@ -7,6 +7,7 @@
 | `pass_kernels_s` | seconds of kernels that compress: once an iteration, by pass |
 | `error_bytes`, `secondary_bytes` | bytes per parameter of compression errors and secondary weights |
 | `state_bytes` | bytes of the optimizer's states per parameter |
+| `adam_states_bytes` | bytes of states of what Muon leaves to Adam, beyond those |
 | `outer_state_bytes` | entries that workers exchange, and bytes they keep for it |
 | `once_s` | all parts of an iteration that occur once |
 | `expert_copies` | GPUs that share an expert's ZeRO shards |
@@ -17,12 +18,13 @@ from .gradients import Exchange, Sharded, sharded_s
 from .groups import expert_copies
 from .local_steps import outer_state_bytes
 from .once import once_s
-from .optimizer import state_bytes
+from .optimizer import adam_states_bytes, state_bytes
 from .quantised_zero import pass_kernels_s, secondary_bytes
 
 __all__ = [
     "Exchange",
     "Sharded",
+    "adam_states_bytes",
     "error_bytes",
     "expert_copies",
     "once_s",

@@ -11,6 +11,7 @@ width of a gradient. Apex's kernels are those of its csrc/ (multi_tensor_*.cu).
 | sgd | g + 4 | 4 | 20 | 6 | 8 | multi_tensor_sgd_kernel.cu |
 | came | g + 4 | 4 | 164 | 6 | 8 and factors | came_pytorch 0.1.3, CAME.py |
 | torch-adamw | g + 4 | 4 | 92 | 6 | 12 | torch/optim/adamw.py, _multi_tensor_adamw |
+| muon | g + 4 | 4 | 64 and products | 6 | 8 | `muon.py` |
 
 - Unscaling reads the gradient and writes it in 32 bit, the copy reads a 32-bit weight and writes 16 bit
   (multi_tensor_scale_kernel.cu). The norm reads the 32-bit gradient; the update kernels apply its factor.
@@ -27,6 +28,13 @@ width of a gradient. Apex's kernels are those of its csrc/ (multi_tensor_*.cu).
 - PyTorch's AdamW without `fused`, 92: one multi-tensor kernel for each operation. The norm's factor (8),
   decay (8), first moment (12), second moment scaled (8) and added to (16), root (8), division (8), epsilon
   (8), step (16).
+
+Muon steps matrices; the parameters beside them, few but for the tables, are charged as many bytes.
+
+Moments in 16 or 8 bit take fewer bytes than 4, wherever they are read, written or kept: 2 (DeepSeek-V3, 2024,
+section 3.3.1; `--exp-avg-dtype` of Megatron Core), or 1 and a 32-bit scale for each block of 256 (Dettmers et
+al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022; the block is that of bitsandbytes). Without
+master weights the step reads and writes the weight in 16 bit and the gradient as it is.
 
 A plan that trains in 32 bit (`precision` "tf32") neither unscales nor copies, and its states lack the master
 weight.
@@ -48,13 +56,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Flags, Whole
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
+from itertime.schedule import FIRST, LAST
 from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatch, PlanOptions
 
 from .compression_kernels import step_bytes
 from .groups import expert_copies, gradient_bytes, norm_sums_s
+from .muon import KERNELS, UPDATE_BYTES, left_to_adam, orthogonal_s
 
 Parts = dict[str, Array]
 NORM_BYTES = 4.0
@@ -73,13 +83,16 @@ class Step:
 
     `update`, `states`: bytes per parameter that the update moves and that the states take. `lists`: for each
     multi-tensor kernel, the lists of tensors that it walks through. `eager`: kernels per matrix and per
-    vector where they are launched tensor by tensor.
+    vector where they are launched tensor by tensor. `moments`: numbers that the states have beside the
+    weight; `moves`: how often the update reads or writes each.
     """
 
     update: float
     states: float
     lists: tuple[int, ...] = ()
     eager: tuple[int, int] = (0, 0)
+    moments: int = 2
+    moves: int = 2
 
 
 _UNSCALE, _NORM, _COPY = 2, 1, 2  # lists
@@ -88,12 +101,14 @@ _STEPS = {
     "adamw": Step(ADAM_BYTES - NORM_BYTES, 12.0),
     "fused-adam": Step(28.0, 12.0, (_UNSCALE, 4, _COPY)),
     "lamb": Step(48.0, 12.0, (_UNSCALE, _NORM, 4, _NORM, 2, _COPY)),
-    "sgd": Step(20.0, 8.0, (_UNSCALE, 3, _COPY)),
+    "sgd": Step(20.0, 8.0, (_UNSCALE, 3, _COPY), moments=1),
+    "muon": Step(UPDATE_BYTES, 8.0, (_UNSCALE, 4, _COPY), (KERNELS, 0), moments=1, moves=3),
     "came": Step(164.0, 8.0, (_UNSCALE, _COPY), (42, 23)),
     "torch-adamw": Step(92.0, 12.0, (_UNSCALE, 1, 1, 2, 1, 3, 2, 1, 1, 3, _COPY)),
 }
 _UNSCALING, _COPYING = 6.0, 6.0  # of a 16-bit gradient; to a 16-bit weight
 _COPIES = 4.0 + _COPYING  # written by the unscaling; read and written by the copy to 16 bit
+_MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4.0 / 256}
 
 
 def owned_parameters(plans: PlanBatch, shared: Array, experts: Array) -> Array:
@@ -108,9 +123,24 @@ def includes_norm(options: PlanOptions) -> bool:
 
 
 def state_bytes(model: ModelSpec, options: PlanOptions) -> float:
-    """Bytes of the optimizer's states per parameter, 32-bit master weight included."""
-    states = _STEPS[options.optimizer].states
+    """Bytes of the optimizer's states per parameter that it steps, with the master weight."""
+    states = _STEPS[options.optimizer].states - _spared_states(options)
     return states + 8.0 * _factor_share(model) if options.optimizer == "came" else states
+
+
+def _spared_states(options: PlanOptions) -> float:
+    """Bytes per parameter that states of fewer bits lack."""
+    narrow = _STEPS[options.optimizer].moments * (4.0 - _MOMENT_BYTES[options.moments])
+    return narrow + (0.0 if options.master_weights else 4.0)
+
+
+def adam_states_bytes(workload: Workload, counts: Whole, tables: Array) -> tuple[Array, Array]:
+    """Bytes of states beyond `state_bytes` of what Muon leaves to Adam, a second moment, before ranks share
+    them: of layers by form, (forms, ..., plans), with `tables`; and of experts.
+    """
+    moment = _MOMENT_BYTES[workload.plans.options.moments]
+    shared, experts = left_to_adam(workload, counts)
+    return moment * (shared + tables), moment * experts
 
 
 def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole) -> Parts:
@@ -126,7 +156,8 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
         seconds = _fused_step_s(workload, owned, owned / np.maximum(shared + experts, 1.0), layers)
     else:
         nbytes = ADAM_BYTES if includes_norm(plans.options) else ADAM_BYTES - NORM_BYTES
-        spared = np.where(plans.in_32_bit, _UNSCALING + _COPYING, 0.0)
+        nbytes -= _spared_moves(plans.options, _STEPS[plans.options.optimizer])
+        spared = np.where(_has_no_copies(plans), _UNSCALING + _COPYING, 0.0)
         seconds = workload.profile.seconds(Elementwise((nbytes - spared) * owned, "adam"))
         seconds = seconds / workload.system.site.hbm_fraction
     if not plans.offload_optimizer.any():
@@ -136,6 +167,19 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
         "optimizer": np.where(plans.offload_optimizer, offloaded.step, seconds),
         "optimizer_copies": np.where(plans.offload_optimizer, offloaded.gradients, 0.0),
     }
+
+
+def _has_no_copies(plans: PlanBatch) -> Flags:
+    """Whether the step neither unscales gradients nor copies weights: there is one form of both."""
+    return plans.in_32_bit | (not plans.options.master_weights)
+
+
+def _spared_moves(options: PlanOptions, step: Step) -> float:
+    """Bytes per parameter that an update of narrower states does not move: a gradient is read, a weight read
+    and written in 16 bit without master weights.
+    """
+    moments = step.moments * step.moves * (4.0 - _MOMENT_BYTES[options.moments])
+    return moments + (0.0 if options.master_weights else 6.0)
 
 
 def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole) -> Array:
@@ -148,14 +192,19 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     tensors = [layers * count for count in _tensors(workload)]
     matrices, vectors = (np.ceil(share * count) for count in tensors)
     launches = _launches(step, owned, matrices, vectors)
-    if plans.in_32_bit.any():
+    uncopied = _has_no_copies(plans)
+    if uncopied.any():
         without = _launches(replace(step, lists=step.lists[1:-1]), owned, matrices, vectors)
-        launches = np.where(plans.in_32_bit, without, launches)
-    copies = np.where(plans.in_32_bit, 0.0, gradient_bytes(workload) + _COPIES)
-    nbytes = (copies + step.update) * owned
+        launches = np.where(uncopied, without, launches)
+    copies = np.where(uncopied, 0.0, gradient_bytes(workload) + _COPIES)
+    nbytes = (copies + step.update - _spared_moves(plans.options, step)) * owned
     seconds = launches * workload.profile.seconds(Elementwise(nbytes / launches, "adam")) / site.hbm_fraction
     issued = np.where(plans.cuda_graphs == _FULL_GRAPH, 0.0, launches * site.launch_s)
     seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))
+    if plans.options.optimizer == "muon":
+        kind = np.where(plans.pp == 1, LAST, FIRST)
+        counts = workload.partition.counts[:, kind, np.arange(len(plans))]
+        return seconds + np.where(owned > 0, orthogonal_s(workload, counts), 0.0)
     if plans.options.optimizer != "lamb":
         return seconds
     norms = 2 * norm_sums_s(workload, 4.0 * (tensors[0] + tensors[1]), plans.optimizer_shards, stages=False)

@@ -30,6 +30,7 @@ import numpy as np
 from itertime.arrays import Array, Flags, Whole
 from itertime.costs.balance import fullest
 from itertime.costs.exchange import (
+    adam_states_bytes,
     error_bytes,
     expert_copies,
     outer_state_bytes,
@@ -190,15 +191,30 @@ def _parts(workload: Workload) -> dict[str, Array]:
         "weights": weight * weights + gathered + casts,
         "gradients": np.where(plans.in_32_bit, 4.0, np.where(plans.fp32_gradients, summed, 2.0)) * gradients,
         # In 32 bit the weights are their own master copy.
-        "optimizer": (state_bytes(model, plans.options) - np.where(plans.in_32_bit, 4.0, 0.0)) * stepped,
+        "optimizer": (state_bytes(model, plans.options) - np.where(plans.in_32_bit, 4.0, 0.0)) * stepped
+        + _adam_states(workload),
         **({"outer_optimizer": outer * stepped} if outer else {}),
         **_compression(workload, shared + experts),
         "activations": held + live,
         "logits": logits,
         "optimizer_step": np.maximum(
-            np.where(plans.in_32_bit, 0.0, 4.0) * stepped - held - live - logits, 0.0
+            np.where(plans.in_32_bit | (not plans.options.master_weights), 0.0, 4.0) * stepped
+            - held
+            - live
+            - logits,
+            0.0,
         ),
     }
+
+
+def _adam_states(workload: Workload) -> Array | float:
+    """Bytes of states that Adam keeps beside Muon's, (3, plans); 0 under other optimizers."""
+    plans, partition = workload.plans, workload.partition
+    if plans.options.optimizer != "muon":
+        return 0.0
+    in_layers, with_ends, _ = _parameters(workload)
+    shared, experts = adam_states_bytes(workload, partition.counts[:, _STAGES], with_ends - in_layers)
+    return _owned(workload, shared, experts, plans.optimizer_shards)
 
 
 def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:

@@ -19,6 +19,7 @@ STRATA = 4
 """Bins of lengths, of equal width, from each of which a rank takes samples under a stratified balance."""
 _ADAMS = ("adam", "adamw", "fused-adam", "torch-adamw")
 _WITH_MOMENTS = (*_ADAMS, "lamb")
+_WITH_STATES = ("adam", "adamw", "fused-adam", "sgd", "muon")
 _OF_WORKERS = ("none", "fp16", "fp8", "int8", "int4")
 _SHARDS = ("weight_shards", "gradient_shards", "optimizer_shards")
 _STATES_OF = {"onebit-adam": _ADAMS, "zeroone-adam": _ADAMS, "onebit-lamb": ("lamb",)}
@@ -31,6 +32,8 @@ def broken_options(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Ru
     return [
         *_batch_rules(options, model, plans),
         *_optimizer_rules(options, plans),
+        *_state_rules(options, plans),
+        *_muon_rules(options, model, plans),
         *_compression_rules(options, model, plans),
         *_compression_keys(options, plans),
         *_precision_rules(options, model, plans),
@@ -82,6 +85,61 @@ def _optimizer_rules(options: PlanOptions, plans: Degrees) -> Rules:
         (
             (optimizer not in _ADAMS) & plans.offload_optimizer,
             f"optimizer={optimizer}: runs on the GPU only; take offload_optimizer=false, or an Adam",
+        ),
+    ]
+
+
+def _state_rules(options: PlanOptions, plans: Degrees) -> Rules:
+    """Rules of the precision of the optimizer's states."""
+    moments, optimizer = options.moments, options.optimizer
+    changes = {
+        f"moments={moments}": moments != DEFAULT_OPTIONS.moments,
+        "master_weights=false": not options.master_weights,
+    }
+    in_32_bit = plans.precision == "tf32" if isinstance(plans.precision, str) else plans.in_32_bit
+    return [
+        *(
+            rule
+            for text, changed in changes.items()
+            for rule in (
+                (
+                    changed and optimizer not in _WITH_STATES,
+                    f"{text}: is not modelled for optimizer={optimizer}; take {' or '.join(_WITH_STATES)}",
+                ),
+                (
+                    changed & plans.offload_optimizer,
+                    f"{text}: the CPU keeps states in 32 bit; leave it out, or offload_optimizer",
+                ),
+                (
+                    changed and options.compression in ONE_BIT,
+                    f"{text}: compression={options.compression} keeps states in 32 bit; leave it out",
+                ),
+            )
+        ),
+        (
+            (not options.master_weights) & in_32_bit,
+            "master_weights=false: weights of precision=tf32 are their own master copy; leave it out",
+        ),
+    ]
+
+
+def _muon_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rules:
+    """Rules of an optimizer that needs the gradient of a whole matrix."""
+    muon, steps = options.optimizer == "muon", options.newton_schulz_steps
+    scatters = (plans.zero_stage >= 2) | (max(options.weight_shards or 1, options.gradient_shards or 1) > 1)
+    return [
+        (
+            muon & scatters,
+            "optimizer=muon: needs the whole gradient of a matrix, which ZeRO-2 scatters; take zero_stage=0 "
+            "or 1 without shards of weights and gradients",
+        ),
+        (
+            muon and model.lora_rank > 0,
+            "optimizer=muon: is not modelled for low-rank adapters; take optimizer=adam",
+        ),
+        (
+            not muon and steps != DEFAULT_OPTIONS.newton_schulz_steps,
+            f"newton_schulz_steps={steps}: needs optimizer=muon; leave it out",
         ),
     ]
 

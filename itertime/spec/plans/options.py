@@ -51,8 +51,17 @@ class PlanOptions:
         "gradient clipping: by the norm of the reduced gradients, none, by a rank's own norm before the "
         "reduction, or bucket by bucket before each reduction",
     )
-    optimizer: Literal["adam", "adamw", "fused-adam", "torch-adamw", "lamb", "came", "sgd"] = optional(
-        "adam", "decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB"
+    optimizer: Literal["adam", "adamw", "fused-adam", "torch-adamw", "lamb", "came", "sgd", "muon"] = (
+        optional("adam", "decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB")
+    )
+    moments: Literal["fp32", "bf16", "int8"] = optional(
+        "fp32", "form in which the optimizer's moments are kept; int8 is quantised in blocks of 256"
+    )
+    master_weights: StrictBool = optional(
+        True, "32-bit weights beside those of 16 bit; false: the step rounds to 16 bit"
+    )
+    newton_schulz_steps: Annotated[Count, Field(le=100)] = optional(
+        5, "steps by which Muon makes a matrix orthogonal", "1"
     )
     compression: Compression = optional(
         "none", "form in which gradients are sent, or with `workers` what these exchange"

@@ -15,12 +15,13 @@ from itertime.costs.exchange.clipping import clipping_s
 from itertime.costs.exchange.gradients import exchanges, exposed_s
 from itertime.costs.exchange.optimizer import optimizer_s
 from itertime.costs.network import Fabric, Group, all_gather_s, all_reduce_s, reduce_scatter_s
-from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile
+from itertime.spec import ModelSpec, PlanBatch, PlanOptions, Site, System, load_profile, parse_options
 from itertime.spec.kernels import ElementwiseModel
 from tests.effort import examples
 
 BERT, GPT = load_model("bert-large"), load_model("megatron-1.7b")
 A100, PROFILE = load_system("dgx-a100-80gb"), load_profile("a100-80gb")
+H100 = load_system("dgx-h100")
 QUICK = replace(A100, site=Site(launch_s=0.0))  # launches never bind
 ADAM = PROFILE.elementwise["adam"]
 
@@ -145,11 +146,18 @@ def test_the_norms_of_layers_travel_only_where_ranks_share_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "states"), [("adam", 12), ("adamw", 12), ("fused-adam", 12), ("lamb", 12), ("sgd", 8)]
+    ("text", "states"),
+    [
+        *(("optimizer=adam", 12), ("optimizer=adamw", 12), ("optimizer=fused-adam", 12)),
+        *(("optimizer=lamb", 12), ("optimizer=sgd", 8), ("moments=bf16", 8), ("master_weights=false", 8)),
+        *(("moments=int8", 4 + 2 + 8 / 256), ("moments=bf16,master_weights=false", 4)),
+        ("optimizer=sgd,moments=int8,master_weights=false", 1 + 4 / 256),
+    ],
 )
-def test_the_states_are_the_master_weight_and_the_moments(optimizer: str, states: int) -> None:
-    assert state_bytes(BERT, PlanOptions(optimizer=optimizer)) == states
-    found = predict(BERT, replace(Plan(1, 1, 8, 4, 32), options=PlanOptions(optimizer=optimizer)), A100)
+def test_the_states_are_the_master_weight_and_the_moments(text: str, states: float) -> None:
+    options = parse_options(text)
+    assert state_bytes(BERT, options) == states
+    found = predict(BERT, replace(Plan(1, 1, 8, 4, 32), options=options), A100)
     usual = predict(BERT, Plan(1, 1, 8, 4, 32), A100)
     ratio = found.memory_parts["optimizer"] / usual.memory_parts["optimizer"]
     assert ratio == pytest.approx(states / 12, rel=1e-12)
@@ -159,6 +167,37 @@ def test_came_factors_the_second_moment_and_the_confidence() -> None:
     """Of BERT-large's matrices, four of 1,024 x 1,024 and two of 1,024 x 4,096: 8 (n + m) bytes each."""
     factors = 8 * (4 * 2048 + 2 * 5120) / (4 * 1024**2 + 2 * 1024 * 4096)
     assert state_bytes(BERT, PlanOptions(optimizer="came")) == pytest.approx(8 + factors, rel=1e-12)
+
+
+def test_muon_keeps_one_moment_of_matrices_and_makes_them_orthogonal() -> None:
+    """Of 8 bytes a parameter, 4 more of what stays under Adam; 4 n n m + 2 n n n FLOPs a matrix and step."""
+    model, h, f = load_model("llama2-7b"), 4096, 11008
+    plan = Plan(1, 1, 1, 1, 1, options=parse_options("optimizer=muon"))
+    matrices, parameters = 32 * (4 * h * h + 3 * h * f), model.parameters - h  # the final norm is left out
+    found = predict(model, plan, H100)
+    states = 8 * parameters + 4 * (parameters - matrices)
+    assert found.memory_parts["optimizer"] == pytest.approx(states, rel=1e-12)
+    flops = 32 * (4 * 6 * h**3 + 3 * (4 * h * h * f + 2 * h**3))
+    steps = [
+        predict(model, replace(plan, options=replace(plan.options, newton_schulz_steps=count)), H100)
+        for count in (5, 6, 10)
+    ]
+    once, five = (each.breakdown["optimizer"] - steps[0].breakdown["optimizer"] for each in steps[1:])
+    assert five == pytest.approx(5 * once, rel=1e-9)
+    assert 0.5 < flops / once / 989e12 < 0.9
+    shared = predict(model, replace(plan, dp=8, global_batch=8, zero_stage=1), H100)
+    assert shared.memory_parts["optimizer"] == pytest.approx(states / 8, rel=1e-12)
+    assert shared.breakdown["optimizer"] == pytest.approx(steps[0].breakdown["optimizer"] / 8, rel=0.05)
+
+
+def test_muon_of_experts_is_divided_over_their_copies_alone() -> None:
+    """A rank with experts of its own makes all of these orthogonal, and an eighth of the other matrices."""
+    model = load_model("deepseek-v2-lite")
+    plan = Plan(1, 1, 8, 1, 8, zero_stage=1, ep=8, options=parse_options("optimizer=muon"))
+    own, copied = (predict(model, replace(plan, ep=ep), H100).breakdown["optimizer"] for ep in (8, 1))
+    assert own == pytest.approx(copied, rel=0.1)
+    one = predict(model, replace(plan, dp=1, ep=1, global_batch=1), H100).breakdown["optimizer"]
+    assert own == pytest.approx(one / 8, rel=0.1)
 
 
 MANY = Plan(1, 1, 1024, 4, 4096, grad_overlap=True, bucket_bytes=25_000_000)
