@@ -8,9 +8,9 @@ the simulation: the position of a job in its cycles follows from how long it has
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, inf, sqrt
+from math import ceil, floor, inf
 
-__all__ = ["Cycle", "daly_interval_s", "young_interval_s"]
+__all__ = ["Cycle"]
 
 _EQUAL = 1e-12  # relative: work this close to a whole number of intervals needs no further save
 
@@ -64,28 +64,3 @@ class Cycle:
     def offset_s(self, elapsed_s: float) -> float:
         """Seconds since the last complete cycle."""
         return 0.0 if self.never else self._whole(elapsed_s)[1]
-
-
-def young_interval_s(save_s: float, mtbf_s: float) -> float:
-    """Seconds of work between saves, sqrt(2 C M), which waste the least time to first order, for saves of C
-    seconds and M seconds between failures of the job (Young, "A first order approximation to the optimum
-    checkpoint interval", CACM 17(9), 1974).
-    """
-    return sqrt(2 * save_s * mtbf_s) if save_s else 0.0
-
-
-def daly_interval_s(save_s: float, mtbf_s: float) -> float:
-    """The higher-order estimate of Daly ("A higher order estimate of the optimum checkpoint interval for
-    restart dumps", Future Generation Computer Systems 22, 2006, equation 37):
-
-        sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + (C / (2 M)) / 9) - C   for C < 2 M, else M
-
-    >>> round(daly_interval_s(60.0, 86_400.0))
-    3180
-    """
-    if not save_s or mtbf_s == inf:
-        return young_interval_s(save_s, mtbf_s)
-    if save_s >= 2 * mtbf_s:
-        return mtbf_s
-    ratio = save_s / (2 * mtbf_s)
-    return sqrt(2 * save_s * mtbf_s) * (1 + sqrt(ratio) / 3 + ratio / 9) - save_s

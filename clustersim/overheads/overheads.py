@@ -39,8 +39,9 @@ from math import inf, log2
 from typing import Any
 
 from itertime.errors import UnknownName, UserError, quoted
+from itertime.planning import daly_interval_s, young_interval_s
 
-from .checkpoints import Cycle, daly_interval_s, young_interval_s
+from .checkpoints import Cycle
 
 __all__ = ["PRESETS", "Overheads"]
 
@@ -59,8 +60,8 @@ class Overheads:
     this many GPUs on, seconds). `launch_points`: (GPUs, seconds), between two points linear in log2 GPUs,
     outside them the nearest point. `checkpoint_interval_s`: seconds of work; or "daly" or "young", the
     formula that derives them from the time of a save and the job's mean time between failures (see
-    `checkpoints`); or "none", which saves only when a job loses its GPUs. Without failures the formulas never
-    save.
+    `itertime.planning`); or "none", which saves only when a job loses its GPUs. Without failures the formulas
+    never save.
     """
 
     scheduling_s: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,7 @@ from .options import (
 from .search import no_answer
 
 if TYPE_CHECKING:
-    from itertime.planning import Answer, CostPoint, RankedPlan, Training
+    from itertime.planning import Answer, CostPoint, Goodput, RankedPlan, Training, TrainingCost
     from itertime.spec import ModelSpec, Plan, System
 
 MILLION = 1e6
@@ -184,6 +185,26 @@ class Curve:
         str, option("--flops", "FLOPs that count: model (as in MFU), 6nt, or 8nt (recomputed).")
     ] = "model"
     price: UsdPerGpuHour = None
+    goodput: Annotated[
+        str,
+        option(
+            "--goodput",
+            "Interruptions, checkpoints and evaluations: none, default or llama3, or KEY=VALUE,... "
+            "as in preset=llama3,restart_s=300.",
+        ),
+    ] = "none"
+
+    def training(self, model: ModelSpec, system: System) -> TrainingCost:
+        """The training that the options state. UserError for a wrong value of one of them."""
+        from itertime.io import key_values
+        from itertime.planning import Downtime, TrainingCost
+        from itertime.spec import checked_price
+
+        text = self.goodput if "=" in self.goodput else f"preset={self.goodput}"
+        downtime = Downtime.of(key_values(text, "--goodput", "preset=llama3"), "--goodput")
+        return TrainingCost(
+            model, system, self.tokens, self.gpus, checked_price(self.price), self.flops, downtime=downtime
+        )
 
 
 @option_groups
@@ -200,13 +221,10 @@ def cost(
     json: Json = False,
 ) -> None:
     """Show days and cost of a training over the utilisation of its GPUs, with the best plan's predicted."""
-    from itertime.planning import TrainingCost
-    from itertime.spec import checked_price, price_of
-
     model, system = subject.read_model(), subject.read_system()
     shares, space = _shares(curve.utilisation), space_options.plan_space(execution)
-    price = price_of(system, checked_price(curve.price))
-    training = TrainingCost(model, system, curve.tokens, curve.gpus, price.usd_per_gpu_hour, curve.flops)
+    training = curve.training(model, system)
+    price = training.price
     print_unpredicted(execution.options)
     # The curve holds for any plan; the point on it is that of the best plan that fits.
     points = [training.at(share) for share in shares]
@@ -229,6 +247,7 @@ def cost(
             plan = plan_document(model, ranked_plan.plan, system, ranked_plan.prediction)
             plan["command"] = predict_command(subject, ranked_plan.plan, memory_headroom)
         outcome = {
+            "goodput": _goodput_document(training.goodput),
             "points": [point._asdict() for point in points],
             "predicted": predicted_point._asdict() if predicted_point else None,
             "plan": plan,
@@ -238,6 +257,7 @@ def cost(
         print(f"{title}, {price.origin}")
         print(wrapped(space_options.frame_text(system, space)))
         print(f"{training.flops:.4g} FLOPs, counted as {curve.flops}")
+        print(wrapped(_goodput_text(training.goodput)))
         _print_cost(points, predicted_point)
         if ranked_plan:
             _print_plan(ranked_plan, predict_command(subject, ranked_plan.plan, memory_headroom), curve.flops)
@@ -278,6 +298,28 @@ def _print_plan(ranked_plan: RankedPlan, command: str, count: str) -> None:
     print(f"this plan again: {command}")
     if count == "8nt" and plan.recompute == "none":
         print("8nt counts a second forward pass, which this plan does not need")
+
+
+def _goodput_text(goodput: Goodput) -> str:
+    """The share of the days in which iterations are done, and what takes the rest."""
+    if goodput.share == 1:
+        return "no interruptions, checkpoints or evaluations are counted (--goodput)"
+    parts = [f"goodput {goodput.share:.1%}"]
+    if goodput.interruption_share:
+        parts.append(
+            f"interruptions, one every {goodput.mtbf_s / 3600:.3g} h, {goodput.interruption_share:.1%}"
+        )
+    if goodput.checkpoint_share:
+        every = f"{goodput.checkpoint_s:.3g} s every {goodput.checkpoint_every_s:,.0f} s"
+        parts.append(f"checkpoints, {every}, {goodput.checkpoint_share:.1%}")
+    if goodput.evaluation_share:
+        parts.append(f"evaluations {goodput.evaluation_share:.1%}")
+    return "; ".join(parts)
+
+
+def _goodput_document(goodput: Goodput) -> dict[str, float | None]:
+    """`mtbf_s` and `checkpoint_every_s` are null where there are no interruptions and no checkpoints."""
+    return {name: value if isfinite(value) else None for name, value in vars(goodput).items()}
 
 
 def _write_cost_csv(path: Path, points: Sequence[CostPoint], predicted: CostPoint | None) -> None:

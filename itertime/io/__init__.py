@@ -19,6 +19,7 @@
 | `read_text` | the text of a regular UTF-8 file of limited size |
 | `not_utf8` | the error of a file that is not UTF-8, with line and byte |
 | `construct` | a mapping as a pydantic dataclass; an error names the file and the key |
+| `key_values` | the keys and values of a text KEY=VALUE,KEY=VALUE |
 | `described`, `optional` | a field of a file: its meaning and unit; one that has a default |
 | `keys_of`, `Key` | the keys of a file, from the fields |
 | `CONFIG` | configuration of these dataclasses: no unknown keys, no infinities |
@@ -72,6 +73,7 @@ from .mappings import (
     Share,
     Whole,
     construct,
+    key_values,
     names_file,
     read_mapping,
 )
@@ -108,6 +110,7 @@ __all__ = [
     "digest",
     "file_state",
     "has_parquet",
+    "key_values",
     "keys_of",
     "names_file",
     "not_utf8",

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from itertime.errors import UserError, quoted
+from itertime.errors import UserError, quoted, shown
 
 from .files import read_text
 from .yaml_text import TOO_DEEP, YamlError, parse_yaml
@@ -22,6 +22,7 @@ from .yaml_text import TOO_DEEP, YamlError, parse_yaml
 ENDINGS = (".yaml", ".yml", ".json")
 
 MAX_BYTES = 4_000_000
+LONGEST_TEXT = 2_000  # characters of keys and values on a command line
 SMALLEST, LARGEST = 1e-30, 1e30  # of numbers other than 0: products of a few of them stay finite
 GPU_W = (50, 3000)  # least and most watts of one GPU's power limit; the largest of 2026 takes 1,400
 MOST = 10**9  # of whole numbers: the product of two fits into 64 bits
@@ -90,6 +91,39 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"key {quoted(key)} is given twice; remove one")
             seen.add(key)
     return document
+
+
+def key_values(text: str, where: str, example: str) -> dict[str, object]:
+    """The keys and values of a text KEY=VALUE,KEY=VALUE: numbers (in ASCII digits) and true or false as such,
+    else text. Raises `UserError`, beginning with `where`, for text of another form, with `example` as a
+    remedy, and for a repeated key.
+
+    >>> key_values("workers=4, outer=diloco", "options", "workers=4")
+    {'workers': 4, 'outer': 'diloco'}
+    """
+    if len(text) > LONGEST_TEXT:
+        raise UserError(f"{where}: has {len(text)} characters; the limit is {LONGEST_TEXT}")
+    values: dict[str, object] = {}
+    for part in text.split(",") if text.strip() else ():
+        key, equals, value = part.partition("=")
+        key, value = key.strip(), value.strip()
+        if not part.strip():
+            raise UserError(f"{where}: {shown(text)}: has an empty part; remove a comma")
+        if not equals or not key or not value:
+            raise UserError(f"{where}: {shown(part.strip())}: must be KEY=VALUE, like {example}")
+        if key in values:
+            raise UserError(f"{where}: key {quoted(key)} is given twice; remove one")
+        values[key] = _value(value)
+    return values
+
+
+def _value(text: str) -> object:
+    for kind in (int, float) if text.isascii() else ():
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def names_file(text: str) -> bool:

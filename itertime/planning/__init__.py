@@ -17,6 +17,9 @@
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
 | `TrainingCost`, `CostPoint`, `COUNTS` | days and dollars of a training by utilisation; counts of its FLOPs |
+| `Downtime`, `DOWNTIMES`, `Goodput`, `goodput` | what keeps a training from its iterations, presets; the \
+share of its time in which they are done |
+| `daly_interval_s`, `young_interval_s` | seconds of work between checkpoints that waste the least time |
 | `training_days`, `DAY_S` | days of a training under a plan; seconds of a day |
 | `checked_tokens` | the tokens of a training, if they are in range |
 | `train_time`, `TrainTime` | the training of a model to its target, and its seconds by part |
@@ -43,6 +46,7 @@ from .budget import Answer, Budget, Training, generated, published
 from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
+from .goodput import DOWNTIMES, Downtime, Goodput, daly_interval_s, goodput, young_interval_s
 from .planner import FORMER_NAMES, PLANNERS, PlannedRun, Planner, make_planner, planner_name
 from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, SPACES, VTRAIN, WHOLE, Space, named_space
@@ -52,6 +56,7 @@ from .training_cost import COUNTS, DAY_S, CostPoint, TrainingCost, checked_token
 __all__ = [
     "COUNTS",
     "DAY_S",
+    "DOWNTIMES",
     "FORMER_NAMES",
     "MICRO_BATCHES",
     "PLANNERS",
@@ -61,6 +66,8 @@ __all__ = [
     "Answer",
     "Budget",
     "CostPoint",
+    "Downtime",
+    "Goodput",
     "PlanChoice",
     "PlannedRun",
     "Planner",
@@ -73,9 +80,11 @@ __all__ = [
     "Training",
     "TrainingCost",
     "checked_tokens",
+    "daly_interval_s",
     "default_cache",
     "evaluations_of",
     "generated",
+    "goodput",
     "judge",
     "list_convergence",
     "load_convergence",
@@ -86,4 +95,5 @@ __all__ = [
     "search",
     "train_time",
     "training_days",
+    "young_interval_s",
 ]

@@ -1,6 +1,6 @@
 """Days and dollars of training one model, over the utilisation of the GPUs and under a plan.
 
-    days = FLOPs of the training / (GPUs x peak FLOP/s x utilisation) / 86,400
+    days = FLOPs of the training / (GPUs x peak FLOP/s x utilisation) / 86,400 / goodput
     dollars = days x 24 x GPUs x dollars per GPU-hour
 
 The question is that of Fig. 1 of Bang et al., vTrain (MICRO 2024): what a few points of utilisation are
@@ -12,18 +12,21 @@ worth. Three counts of the FLOPs are in use, and a utilisation means something o
 | `6nt` | 6 N T: the same without attention (Kaplan et al., Scaling Laws, 2020, section 2.1) | close to MFU |
 | `8nt` | 8 N T: the forward pass done again (Narayanan et al., SC'21, equation 4) | of the hardware |
 
-Tokens are those of the samples: what pads them counts neither as tokens nor as FLOPs.
+Tokens are those of the samples: what pads them counts neither as tokens nor as FLOPs. The goodput is 1 unless
+a downtime is stated.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from itertime.costs import MEMORY_HEADROOM
 from itertime.errors import UnknownName, UserError
 from itertime.spec import ModelSpec, Price, Profile, System, checked_price, price_of, profile_of
 
+from .goodput import DOWNTIMES, Downtime, Goodput, goodput
 from .search import RankedPlan, SearchResult, search
 from .space import Space
 
@@ -50,7 +53,7 @@ def checked_tokens(tokens: float) -> float:
 
 
 class CostPoint(NamedTuple):
-    """Days and dollars of a training at a utilisation, a share of the peak."""
+    """Days and dollars of a training at a utilisation, a share of the peak while iterations are done."""
 
     utilisation: float
     days: float
@@ -62,8 +65,9 @@ class TrainingCost:
     """`tokens` tokens of training of a model on `gpus` GPUs of a system.
 
     `usd_per_gpu_hour`: by default as `price_of` says. `count`: which FLOPs the utilisation refers to, one of
-    `COUNTS`. The peak is that of 16-bit matrix products. `profile`: by default that of the system. UserError
-    for numbers out of range.
+    `COUNTS`. The peak is that of 16-bit matrix products. `profile`: by default that of the system.
+    `downtime`: what keeps the training from its iterations; by default nothing. UserError for numbers out of
+    range.
     """
 
     model: ModelSpec
@@ -73,6 +77,7 @@ class TrainingCost:
     usd_per_gpu_hour: float | None = None
     count: str = "model"
     profile: Profile | None = None
+    downtime: Downtime = DOWNTIMES["none"]
 
     def __post_init__(self) -> None:
         if self.count not in COUNTS:
@@ -86,6 +91,11 @@ class TrainingCost:
     def price(self) -> Price:
         """Dollars of a GPU-hour, and what says so."""
         return price_of(self.system, self.usd_per_gpu_hour)
+
+    @cached_property
+    def goodput(self) -> Goodput:
+        """The share of the days in which iterations are done. UserError if the training would never end."""
+        return goodput(self.downtime, self.model.parameters, self.gpus, self.system.gpus_per_node)
 
     @property
     def flops(self) -> float:
@@ -103,8 +113,7 @@ class TrainingCost:
         """The training at a utilisation above 0, at most 1; UserError for any other."""
         if not 0 < utilisation <= 1:
             raise UserError(f"utilisation={utilisation:g}: must be above 0, at most 1")
-        days = self.flops / (self.peak_flops * utilisation) / DAY_S
-        return CostPoint(utilisation, days, self._cost_usd(days))
+        return self._point(utilisation, self.flops / (self.peak_flops * utilisation) / DAY_S)
 
     def predicted(
         self, global_batch: int, space: Space | None = None, memory_headroom: float = MEMORY_HEADROOM
@@ -130,11 +139,12 @@ class TrainingCost:
 
     def under(self, ranked_plan: RankedPlan) -> CostPoint:
         """The training under a plan of its GPUs. Its days are predicted, and its utilisation follows from
-        them, so it lies on the same curve.
+        those of its iterations, so it lies on the same curve.
         """
         days = training_days(self.tokens, ranked_plan)
         utilisation = self.flops / (self.peak_flops * days * DAY_S)
-        return CostPoint(utilisation, days, self._cost_usd(days))
+        return self._point(utilisation, days)
 
-    def _cost_usd(self, days: float) -> float:
-        return self.price.usd(self.gpus, days * DAY_S)
+    def _point(self, utilisation: float, days_of_iterations: float) -> CostPoint:
+        days = days_of_iterations / self.goodput.share
+        return CostPoint(utilisation, days, self.price.usd(self.gpus, days * DAY_S))

@@ -13,8 +13,8 @@ import pytest
 
 from clustersim.failures import Failures
 from clustersim.overheads import Overheads
-from clustersim.overheads.checkpoints import daly_interval_s, young_interval_s
 from clustersim.testing import simulate
+from itertime.planning import Downtime, daly_interval_s, goodput, young_interval_s
 from policies.fifo import Fifo
 from tests.theory.confidence import interval
 from traces.job import Job
@@ -33,7 +33,7 @@ def run_time_s(work_s: float, interval_s: float, save_s: float, mtbf_s: float, s
 
 
 def expected_s(work_s: float, interval_s: float, save_s: float, load_s: float, mtbf_s: float) -> float:
-    """The exact mean, by the renewal argument of Daly's equation 20, M e^{R/M} (e^{(tau+C)/M} - 1) T_s/tau.
+    """The exact mean, by the renewal argument of Daly's equation 20.
 
     A stretch of d seconds that has to go through without a failure takes M (e^{d/M} - 1) on average if every
     retry begins at once, and M e^{R/M} (e^{d/M} - 1) if every retry has first to load for R seconds without a
@@ -46,11 +46,6 @@ def expected_s(work_s: float, interval_s: float, save_s: float, load_s: float, m
     return stretch + exp(load_s / mtbf_s) * ((intervals - 2) * stretch + last)
 
 
-def daly_s(work_s: float, interval_s: float, save_s: float, load_s: float, mtbf_s: float) -> float:
-    stretch = exp((interval_s + save_s) / mtbf_s) - 1
-    return mtbf_s * exp(load_s / mtbf_s) * stretch * work_s / interval_s
-
-
 @pytest.mark.parametrize(
     ("interval_s", "mtbf_s", "seeds"), [(100.0, 1000.0, 60), (400.0, 1000.0, 100), (250.0, 300.0, 150)]
 )
@@ -61,7 +56,15 @@ def test_expected_run_time(interval_s: float, mtbf_s: float, seeds: int) -> None
     mean, half_width = interval(times)
     assert half_width <= 0.05 * expected
     assert abs(mean - expected) <= half_width, f"{mean:g} +- {half_width:g}: {expected:g}"
-    assert expected == pytest.approx(daly_s(work_s, interval_s, save_s, save_s, mtbf_s), rel=0.02)
+    downtime = Downtime(
+        mtbf_gpu_h=mtbf_s / 3600,
+        restart_s=0.0,
+        restart_gpu_s=0.0,
+        checkpoint_s=save_s,
+        checkpoint_every_s=interval_s,
+    )
+    share = goodput(downtime, parameters=1.0, gpus=1, gpus_per_node=1).share
+    assert expected == pytest.approx(work_s / share, rel=0.02), "the goodput of a long training"
 
 
 def test_no_checkpoints_is_the_restart_of_the_whole() -> None:

@@ -13,12 +13,10 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 from pydantic.dataclasses import dataclass
 
-from itertime.errors import UserError, quoted, shown
-from itertime.io import CONFIG, Count, Fraction, Share, construct, optional
+from itertime.io import CONFIG, Count, Fraction, Share, construct, key_values, optional
 
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the signs of the momentum in place of gradients: optimizers of their own."""
-_LONGEST = 2_000  # characters of a text of options
 Compression = Literal[
     "none", "fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb", "zeroone-adam"
 ]  # fmt: skip
@@ -140,27 +138,4 @@ def parse_options(text: str, where: str = "options") -> PlanOptions:
     >>> parse_options("workers=4, local_steps=500, outer=diloco").local_steps
     500
     """
-    if len(text) > _LONGEST:
-        raise UserError(f"{where}: has {len(text)} characters; the limit is {_LONGEST}")
-    values: dict[str, object] = {}
-    for part in text.split(",") if text.strip() else ():
-        key, equals, value = part.partition("=")
-        key, value = key.strip(), value.strip()
-        if not part.strip():
-            raise UserError(f"{where}: {shown(text)}: has an empty part; remove a comma")
-        if not equals or not key or not value:
-            raise UserError(f"{where}: {shown(part.strip())}: must be KEY=VALUE, like clipping=bucket")
-        if key in values:
-            raise UserError(f"{where}: key {quoted(key)} is given twice; remove one")
-        values[key] = _value(value)
-    return construct(PlanOptions, values, where)
-
-
-def _value(text: str) -> object:
-    """A value as a number (in ASCII digits) or a bool where the text is one; otherwise the text."""
-    for kind in (int, float) if text.isascii() else ():
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return {"true": True, "false": False}.get(text.lower(), text)
+    return construct(PlanOptions, key_values(text, where, "clipping=bucket"), where)

@@ -11,11 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clustersim.failures import Failures
 from clustersim.overheads import Cycle, Overheads, SharedStorage
-from clustersim.overheads.checkpoints import daly_interval_s, young_interval_s
 from clustersim.overheads.overheads import PRESETS
 from clustersim.overheads.shared_storage import fair_rates
 from itertime.errors import UnknownName, UserError
+from itertime.planning import DOWNTIMES, daly_interval_s, young_interval_s
 from tests.places import SHARED
 
 
@@ -221,6 +222,19 @@ def test_young_minimises_the_first_order_waste_and_daly_the_exact_one(mtbf_s: fl
     assert first_order(young) <= min(map(first_order, others)) * (1 + 1e-12)
     assert exact(daly) <= min(map(exact, others)) * 1.002
     assert exact(daly) < exact(young)
+
+
+def test_the_default_downtime_of_a_training_is_what_simulated_jobs_pay_by_default() -> None:
+    overheads, downtime = PRESETS["default"], DOWNTIMES["default"]
+    assert downtime.mtbf_gpu_h == Failures().mtbf_gpu_h
+    pairs = [
+        (downtime.restart_s, overheads.launch_s),
+        (downtime.restart_gpu_s, overheads.launch_gpu_s),
+        (downtime.checkpoint_bytes_per_parameter, overheads.checkpoint_bytes_per_parameter),
+        (downtime.storage_node_bytes_per_s, overheads.storage_node_bytes_per_s),
+        (downtime.storage_bytes_per_s, overheads.storage_bytes_per_s),
+    ]
+    assert all(ours == theirs for ours, theirs in pairs)
 
 
 def test_limits_of_the_intervals() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from itertime import load_model, load_system
 from itertime.cli import main
-from itertime.planning import COUNTS, DAY_S, VTRAIN, Budget, TrainingCost, published
+from itertime.planning import COUNTS, DAY_S, VTRAIN, Budget, Downtime, TrainingCost, published
 from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -147,6 +147,26 @@ def test_half_the_utilisation_is_twice_the_days_and_dollars() -> None:
     assert high.cost_usd == pytest.approx(high.days * 24 * 1024 * 5)
 
 
+def test_the_shares_of_a_trainings_time_add_up_and_its_goodput_is_what_meta_reports() -> None:
+    """Published: "The Llama 3 Herd of Models" (2024), section 3.3.4: more than 90 % effective training time
+    with an interruption every 2.8 hours, here for seconds of evaluation that are counted apart.
+    """
+    plain = cost(model=load_model("llama3.1-405b"), gpus=16_384)
+    parts = cost(
+        model=plain.model,
+        gpus=plain.gpus,
+        downtime=Downtime.of({"preset": "llama3", "evaluation_s": 36, "evaluation_every_s": 3600}),
+    )
+    goodput = parts.goodput
+    shares = (goodput.share, goodput.checkpoint_share, goodput.interruption_share, goodput.evaluation_share)
+    assert sum(shares) == pytest.approx(1)
+    assert 0.9 < goodput.share < 0.92
+    assert goodput.evaluation_share == pytest.approx(0.01 * goodput.share)
+    assert goodput.mtbf_s / 3600 == pytest.approx(2.8, abs=0.02)
+    assert parts.at(0.4).days == pytest.approx(plain.at(0.4).days / goodput.share)
+    assert plain.goodput.share == 1
+
+
 @pytest.mark.parametrize(
     ("name", "count"), [*(("gpt3-175b", count) for count in COUNTS), ("bert-large-wikipedia", "model")]
 )
@@ -172,7 +192,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*COST, "--utilisation", "0.4:0.5:0.04", "--csv", str(points)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "megatron-18.4b, 10B tokens on 64 GPUs at $4 a GPU-hour, as system dgx-a100-80gb says"
-    assert [line.split()[0] for line in lines[4:-2] if "predicted" not in line] == [
+    assert [line.split()[0] for line in lines[5:-2] if "predicted" not in line] == [
         "40.0%", "44.0%", "48.0%", "50.0%"
     ]  # fmt: skip
     assert sum(line.endswith("predicted") for line in lines) == 1
