@@ -406,9 +406,10 @@ def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Wh
     gathered_again = np.where(plans.sequence_parallel & (plans.tp > 1), summed_blocks(model), 0)
     exchanged = _collectives(model, plans) + gathered_again
     adapters = len(model.lora_shapes)  # two products, a scaling and an addition each
-    once: Array | Whole = matrices + 4 * adapters + around + core + exchanged
+    widened = matrices if model.frozen_bits < 16 else 0
+    once: Array | Whole = matrices + widened + 4 * adapters + around + core + exchanged
     expert_kernels_forward, expert_kernels_backward = _of_experts(model, plans)
-    back = (1 if adapters else 3) * matrices + 8 * adapters + around + 1 + core_back
+    back = (1 if adapters else 3) * matrices + widened + 8 * adapters + around + 1 + core_back
     return expert_kernels_forward + once, back + expert_kernels_backward + exchanged + gathered_again
 
 

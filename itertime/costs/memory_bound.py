@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
     """One memory-bound kernel, or `runs` equal ones: its kind in the profile, bytes forward and backward.
 
     `width` is that of the rows that it reduces. `of_scores`: it belongs to core attention. `routes`: it
-    brings tokens to experts or back.
+    brings tokens to experts or back, or widens frozen weights.
     """
 
     kind: str
@@ -84,6 +84,9 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
             scaled = 4 * tokens * wide / t
             kernels.append(Kernel("elementwise", scaled, scaled))
             kernels.append(Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t))
+    if model.frozen_bits < 16:  # every product reads weights in 16 bit (bitsandbytes, `MatMul4Bit`)
+        widened = (model.frozen_bytes + 2.0) * workload.shared_parameters
+        kernels.append(Kernel("elementwise", widened, widened, routes=True))
     if model.positions == "rotary":
         kernels.append(Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
     if model.qk_norm:

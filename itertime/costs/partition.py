@@ -15,6 +15,7 @@ from itertime.arrays import Array, Flags, Whole
 from itertime.errors import UserError
 from itertime.schedule import FIRST, LAST
 from itertime.spec import (
+    PRECISIONS,
     Framework,
     Gemm,
     Lengths,
@@ -144,6 +145,12 @@ class Workload:
         check_predictable(model)
         if plans.in_32_bit.any():
             _check_32_bit(model, plans.options)
+        if model.frozen_bits < 16 and plans.below_16_bit.any():
+            precision = PRECISIONS[plans.precision[np.argmax(plans.below_16_bit)]]
+            raise UserError(
+                f"{model.name}: precision={precision}: weights of frozen_bits={model.frozen_bits} are "
+                "multiplied in 16 bit; take precision=bf16"
+            )
         framework = framework or load_framework(system.framework)
         outer, plans = plans.options, plans.worker
         lengths = model.sample_lengths()

@@ -98,6 +98,9 @@ class ModelSpec:
     lora_targets: Literal["attention", "linear"] = optional(
         "attention", "layers beside which these matrices are: queries, keys, values and projection, or all"
     )
+    frozen_bits: Literal[4, 16] = optional(
+        16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
+    )
     parameters_published: Published = optional("", "the number of parameters as published, for example 8.03B")
     active_parameters_published: Published = optional("", "parameters that a token passes, as published")
     approximations: tuple[str, ...] = optional(
@@ -159,6 +162,10 @@ class ModelSpec:
             self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
         if self.lora_rank and (self.experts > 1 or self.latent_kv):
             self._refuse("lora_rank", "is modelled without experts and latent_kv only; leave it out")
+        if self.frozen_bits != 16 and not self.lora_rank:
+            self._refuse(
+                "frozen_bits", "needs lora_rank, beside whose matrices weights are frozen; leave it out"
+            )
         if self.biases and self.qkv_biases:
             self._refuse("qkv_biases", "needs biases=false, which says that the other layers have none")
 
@@ -346,6 +353,13 @@ class ModelSpec:
         44564480
         """
         return sum(self.lora_rank * (narrow + wide) for narrow, wide in self.lora_shapes)
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Bytes of one weight of a layer as it is kept: 2; in 4 bit with 0.127 bits of scales, of 8 bits for
+        each 64 weights and of 32 for each 256 of these (QLoRA, Dettmers et al. 2023, section 3).
+        """
+        return 2.0 if self.frozen_bits == 16 else (4 + 8 / 64 + 32 / (64 * 256)) / 8
 
     @property
     def trained_parameters(self) -> int:

@@ -200,7 +200,8 @@ def sharded_s(workload: Workload) -> Sharded:
     plans, partition = workload.plans, workload.partition
     zero = np.zeros(len(plans))
     shards = Shards.of(plans)
-    layer = moved_s(workload, workload.shared_parameters, shards, plans.tp)
+    # Frozen weights of 4 bit travel as they are kept.
+    layer = moved_s(workload, workload.model.frozen_bytes / 2 * workload.shared_parameters, shards, plans.tp)
     if workload.model.lora_rank:
         layer = replace(
             layer, scatter=moved_s(workload, workload.trained_parameters, shards, plans.tp).scatter

@@ -161,7 +161,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
     )
     in_layers, shared, experts = _parameters(workload)
     casts = _casts(workload, in_layers + experts)
-    weights = _owned(workload, shared, experts, plans.weight_shards)
+    narrow = 1 - model.frozen_bytes / 2  # share of 16 bit that frozen weights of a layer do not take
+    gathered = gathered * (1 - narrow)
+    weights = _owned(workload, shared - narrow * in_layers, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
         weights = weights + _owned(workload, shared, experts, plans.weight_shards)
