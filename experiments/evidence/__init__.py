@@ -11,6 +11,7 @@ Each runs as `python -m experiments.evidence.PROGRAM`.
 | `choose_plans` | what choosing the plan predicted best costs |
 | `fit_frameworks` | the constants of frameworks, each source left out in turn |
 | `left_out` | errors and coverage of every source, with that source left out |
+| `growth` | what the slowest of many GPUs costs |
 | `build_convergence` | steps to convergence and start-up, of BERT's result logs |
 
 Why

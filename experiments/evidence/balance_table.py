@@ -18,6 +18,8 @@ from itertime.costs.balance.slowest import SlowestRank
 from itertime.costs.balance.strata import stratified_counts
 from itertime.spec import Lengths, PlanOptions, load_lengths
 
+from .arguments import program_parser
+
 __all__ = ["imbalances", "main", "tables"]
 
 PROGRAM = "python -m experiments.evidence.balance_table"
@@ -76,11 +78,10 @@ def tables(lengths: Lengths, ranks: int, samples: int, node_ranks: int, seq_len:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Print what samples of different lengths cost by how they are dealt to ranks.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = program_parser(
+        PROGRAM,
+        "Print what samples of different lengths cost by how they are dealt to ranks.",
+        EXAMPLE,
     )
     parser.add_argument("lengths", help="a shipped distribution, or a table of lengths")
     parser.add_argument("--ranks", type=_count, default=1024, help="default: %(default)s")

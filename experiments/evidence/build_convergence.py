@@ -18,7 +18,6 @@ ignore them.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import math
 import re
@@ -33,6 +32,8 @@ from itertime.commandline import run_task
 from itertime.errors import TableError, UserError, quoted
 from itertime.io import open_table, write_text
 from itertime.planning.convergence import CONVERGENCE, STARTUP, STEPS_SUFFIX
+
+from .arguments import program_parser
 
 __all__ = ["main", "start_up_table", "steps_table"]
 
@@ -170,11 +171,10 @@ def _build(table: Path, folder: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Compute steps to convergence and start-up from measured BERT trainings.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = program_parser(
+        PROGRAM,
+        "Compute steps to convergence and start-up from measured BERT trainings.",
+        EXAMPLE,
     )
     parser.add_argument("table", type=Path, help="BERT iterations")
     parser.add_argument("-o", "--output", type=Path, default=CONVERGENCE, help="default: the shipped folder")

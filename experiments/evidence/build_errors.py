@@ -16,7 +16,6 @@ group would dominate any other: among thousands of independent plans some would 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -35,6 +34,7 @@ from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
+from .arguments import tables_parser
 from .choose_plans import choices_of
 
 __all__ = ["beside_others", "main", "measured_errors"]
@@ -152,13 +152,7 @@ def beside_others(groups: Sequence[Sequence[float]]) -> Array:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Compute the errors of predictions by GPU that searches state.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
+    parser = tables_parser(PROGRAM, "Compute the errors of predictions by GPU that searches state.", EXAMPLE)
     parser.add_argument("-o", "--output", type=Path, default=ERRORS, help="default: the shipped file")
     options = parser.parse_args(arguments)
     return run_task(

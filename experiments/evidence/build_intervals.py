@@ -24,7 +24,6 @@ exact, so their errors add to the apparent differences between sources.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
@@ -48,6 +47,7 @@ from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.spec import Site
 
+from .arguments import tables_parser
 from .fit_frameworks import FREE, fitted_frameworks
 
 __all__ = ["Evidence", "Sample", "main", "measured_ranges", "samples_of"]
@@ -309,13 +309,7 @@ def _shortened(values: Array) -> Array:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Compute the ranges that predictions carry as intervals.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
+    parser = tables_parser(PROGRAM, "Compute the ranges that predictions carry as intervals.", EXAMPLE)
     parser.add_argument("-o", "--output", type=Path, default=TABLE, help="default: the shipped table")
     options = parser.parse_args(arguments)
     return run_task(lambda: write_text(options.output, _text(measured_ranges(options.files))))

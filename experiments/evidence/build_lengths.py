@@ -9,7 +9,6 @@ the mean and nearly the mean square.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,8 @@ from itertime.commandline import run_task
 from itertime.io import write_text
 from itertime.spec import Lengths, load_lengths
 from itertime.spec.lengths import LENGTHS
+
+from .arguments import program_parser
 
 __all__ = ["CLASSES", "class_table", "main"]
 
@@ -73,11 +74,10 @@ def _linear(row: Sequence[int], share_of: dict[int, float]) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Compute the shipped table of lengths from a histogram (columns tokens,sequences).",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = program_parser(
+        PROGRAM,
+        "Compute the shipped table of lengths from a histogram (columns tokens,sequences).",
+        EXAMPLE,
     )
     parser.add_argument("histogram", type=Path)
     parser.add_argument("--classes", type=int, default=CLASSES, help="default: %(default)s")

@@ -10,7 +10,6 @@ out of the last line.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,8 @@ from numpy.typing import NDArray
 from itertime.calibration import MeasuredRun, RunSet, read_table
 from itertime.commandline import run_task
 from itertime.spec import Framework, Plan, Site
+
+from .arguments import tables_parser
 
 __all__ = [
     "CAUSES",
@@ -207,13 +208,11 @@ def _label(plan: Plan) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Measure by how much the plan predicted best is slower than the one measured best.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = tables_parser(
+        PROGRAM,
+        "Measure by how much the plan predicted best is slower than the one measured best.",
+        EXAMPLE,
     )
-    parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
     parser.add_argument("--largest", type=int, default=10, help="single regrets to show; default: 10")
     options = parser.parse_args(arguments)
     return run_task(lambda: _print(regrets(options.files), options.largest))

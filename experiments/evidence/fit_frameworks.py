@@ -13,7 +13,6 @@ of kernels put it. Run it with `--help` for its usage.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
@@ -32,6 +31,8 @@ from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.prediction import predict
 from itertime.spec import Framework, Plan, list_frameworks, load_framework, load_model, load_system
+
+from .arguments import tables_parser
 
 __all__ = [
     "FREE",
@@ -318,13 +319,11 @@ def document_of(files: Sequence[str | Path]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Fit the constants of frameworks, and score them with each source left out.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = tables_parser(
+        PROGRAM,
+        "Fit the constants of frameworks, and score them with each source left out.",
+        EXAMPLE,
     )
-    parser.add_argument("files", nargs="+", type=Path, help="iteration tables")
     parser.add_argument("-o", "--output", type=Path, help="file to write (.json); default: standard output")
     options = parser.parse_args(arguments)
     return run_task(lambda: _run(options.files, options.output))

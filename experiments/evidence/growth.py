@@ -8,7 +8,6 @@ the spread is scored on each source with that source left out. docs/accuracy.md 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ import numpy as np
 
 from itertime.calibration import RunSet, read_table, source_of
 from itertime.commandline import run_task
+
+from .arguments import tables_parser
 
 __all__ = ["Growth", "expected_maximum", "growth_of", "main", "spread_of"]
 
@@ -103,13 +104,11 @@ def spread_of(growths: Sequence[Growth]) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Fit the spread of GPUs' speeds, and score it with each source left out.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = tables_parser(
+        PROGRAM,
+        "Fit the spread of GPUs' speeds, and score it with each source left out.",
+        EXAMPLE,
     )
-    parser.add_argument("files", nargs="+", type=Path, help="tables of measured runs")
     options = parser.parse_args(arguments)
     return run_task(lambda: _print(growth_of(options.files)))
 

@@ -8,7 +8,6 @@ Sources count alike in the means: a source with many rows is no surer sign of wh
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from itertime.accuracy.intervals import load_ranges
 from itertime.calibration import RunSet, read_table, source_of
 from itertime.commandline import run_task
 
+from .arguments import tables_parser
 from .build_intervals import samples_of
 
 __all__ = ["HEADER", "Scores", "lines", "main", "mean_line", "scores_of"]
@@ -97,13 +97,7 @@ def _cells(figures: Sequence[float]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Score predictions with each source left out in turn.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="+", type=Path, help="tables of measured runs")
+    parser = tables_parser(PROGRAM, "Score predictions with each source left out in turn.", EXAMPLE)
     options = parser.parse_args(arguments)
     return run_task(lambda: _print(scores_of(options.files)))
 
