@@ -132,7 +132,7 @@ def _shares(plan: Plan, shards: int | None, stage: int) -> bool:
 
 def kind_of(model: ModelSpec) -> str:
     """Dense models and mixtures of experts have intervals of their own."""
-    return "mixture" if model.experts > 1 else "dense"
+    return "mixture" if model.is_mixture else "dense"
 
 
 def interval_s(

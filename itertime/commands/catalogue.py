@@ -52,7 +52,7 @@ def models(context: typer.Context, json: Json = False) -> None:
     head = ("model", "params B", "active B", "layers", "width", "heads", "tokens")
     print("{:<20}{:>9}{:>9}{:>7}{:>7}{:>8}{:>7}  prediction".format(*head))
     for spec in specs:
-        active = f"{spec.active_parameters / 1e9:.1f}" if spec.experts > 1 else ""
+        active = f"{spec.active_parameters / 1e9:.1f}" if spec.is_mixture else ""
         heads = f"{spec.heads}/{spec.kv_heads}"
         print(
             f"{spec.name:<20}{spec.parameters / 1e9:>9.2f}{active:>9}{spec.layers:>7}{spec.hidden:>7}"
@@ -69,7 +69,8 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
 
     reference = model_reference(model)
     spec = model_of(reference)
-    values = vars(spec) | {"head_dim": spec.head_width}
+    kinds = {name: dict(keys) for name, keys in spec.kinds}
+    values = vars(spec) | {"head_dim": spec.head_width, "kinds": kinds}
     if json:
         print_json(
             _document(reference, spec, values)
@@ -83,11 +84,15 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
         return
     published = f" (published: {spec.parameters_published})" if spec.parameters_published else ""
     print(f"{printable(spec.name)}: {spec.parameters / 1e9:,.3f} billion parameters{published}")
-    if spec.experts > 1:
+    if spec.is_mixture:
         published = spec.active_parameters_published
         published = f" (published: {published})" if published else ""
         print(f"a token passes {spec.active_parameters / 1e9:,.3f} billion of them{published}")
     own_lines = ("approximations", "parameters_published", "active_parameters_published")
+    values["kinds"] = {
+        name: ", ".join(f"{key}={_shown(value)}" for key, value in keys.items())
+        for name, keys in kinds.items()
+    }
     _print_values(reference, {name: value for name, value in values.items() if name not in own_lines})
     for text in approximations_of(spec):
         _print_wrapped("approximation", text)
@@ -277,8 +282,10 @@ def _quantity(value: Any, unit: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_shown(item)}" for name, item in value.items()) or "-"
     if isinstance(value, tuple):
-        return ", ".join(_shown(item) for item in value)
+        return ", ".join(_shown(item) for item in value) or "-"
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

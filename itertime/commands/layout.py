@@ -201,7 +201,7 @@ def chosen_plan(
             "interleave": 1,
             "recompute": "full",
             "zero": 0,
-            "sequence_parallel": model.experts > 1 and (layout.tp or 1) > 1,
+            "sequence_parallel": model.is_mixture and (layout.tp or 1) > 1,
         }
     )
     plan = _plan_of(subject, fallback, execution)

@@ -16,6 +16,7 @@ Where a framework divides it otherwise, `backward_kernels` says so. A CUDA graph
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,11 +67,11 @@ def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
     `activation_all_reduce_s`.
     """
     forms = workload.forms
-    core = _core_attention_s(forms[0])
+    core = _core_of_forms(forms)
     linear = linear_s(forms)
     memory = memory_bound_s(forms, [expert_kernels(form) if form.model.experts > 1 else [] for form in forms])
     return [
-        _layer_costs(*form_costs, core, reduced) for form_costs in zip(forms, linear, memory, strict=True)
+        _layer_costs(*form_costs, reduced) for form_costs in zip(forms, linear, memory, core, strict=True)
     ]
 
 
@@ -312,6 +313,16 @@ def _ending_s(workload: Workload, repeatable: _Repeatable) -> Array:
         summed = repeatable.reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
         seconds = seconds + repeatable.last_gemm + summed
     return seconds
+
+
+def _core_of_forms(forms: Sequence[Workload]) -> list[tuple[Array, Array]]:
+    """`_core_attention_s` of each form, computed once for all that have the same attention."""
+    seconds: dict[tuple[int, ...], tuple[Array, Array]] = {}
+    for form in forms:
+        shape = form.model.attention_shape
+        if shape not in seconds:
+            seconds[shape] = _core_attention_s(form)
+    return [seconds[form.model.attention_shape] for form in forms]
 
 
 def _core_attention_s(workload: Workload) -> tuple[Array, Array]:

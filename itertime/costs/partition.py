@@ -13,7 +13,7 @@ import numpy as np
 
 from itertime.arrays import Array, Flags, Whole
 from itertime.errors import UserError
-from itertime.schedule import FIRST, LAST
+from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import (
     PRECISIONS,
     Framework,
@@ -71,7 +71,7 @@ class Partition:
         tables = table if model.tied_embeddings else np.where(plans.pp == 1, 2 * table, table)
         return cls(
             layers=layers,
-            counts=_counts_of_forms(model, plans, layers),
+            counts=_counts_of_forms(model, plans, layers, stages),
             stages=stages,
             shared=shards[:, 0],
             experts=shards[:, 1],
@@ -242,7 +242,7 @@ def _check_32_bit(model: ModelSpec, options: PlanOptions) -> None:
     """Raises UserError for what has no costs in 32 bit."""
     broken = {
         "flash kernels compute in 16 bit; set the model's attention=core": model.attention != "core",
-        "is not modelled for mixtures of experts": model.experts > 1,
+        "is not modelled for mixtures of experts": model.is_mixture,
         "is not modelled for low-rank adapters": model.lora_rank > 0,
         "is not modelled for compression; leave it out": options.compression != "none",
         "is not modelled for quantized_weights and secondary_shards; leave them out": (
@@ -261,14 +261,27 @@ def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:
     return -(-model.vocab // multiple) * multiple
 
 
-def _counts_of_forms(model: ModelSpec, plans: PlanBatch, layers: Whole) -> Whole:
+def _counts_of_forms(model: ModelSpec, plans: PlanBatch, layers: Whole, stages: Whole) -> Whole:
     """Layers of each form on a stage of each kind, (forms, 4, plans)."""
+    if model.stack:
+        return _counts_in_stack(model, layers, stages)
     if not model.dense_layers:
         return layers[None]
     dense = np.zeros(layers.shape, dtype=int)
     dense[FIRST] = model.dense_layers
     dense[LAST] = np.where(plans.pp == 1, model.dense_layers, 0)
     return np.array([layers - dense, dense])
+
+
+def _counts_in_stack(model: ModelSpec, layers: Whole, stages: Whole) -> Whole:
+    """The same of a model with a list of layers. Stages between the ends have equally many of each form
+    (`Plan.broken_rules`), so the first of them stands for all; so do all chunks of a stage.
+    """
+    is_form = np.array(model.form_order) == np.arange(len(model.forms))[:, None]
+    before = np.concatenate([np.zeros((len(is_form), 1), dtype=int), is_form.cumsum(axis=1)], axis=1)
+    middle = np.minimum(np.where(stages[FIRST] > 0, layers[FIRST], 0), model.layers - layers[HEAVY])
+    starts = np.array([0 * middle, middle, middle, model.layers - layers[LAST]])
+    return before[:, starts + layers] - before[:, starts]
 
 
 def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:

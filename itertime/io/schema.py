@@ -24,9 +24,11 @@ def described(text: str, unit: str = "", default: str | None = None) -> Any:
     return Field(description=text, json_schema_extra={"unit": unit, "default": default})
 
 
-def optional(default: Any, text: str, unit: str = "") -> Any:
-    """A field that a file may leave out (`int = optional(1, ...)`): its default, its meaning and its unit."""
-    return Field(default, description=text, json_schema_extra={"unit": unit})
+def optional(default: Any, text: str, unit: str = "", values: str = "") -> Any:
+    """A field that a file may leave out (`int = optional(1, ...)`): its default, its meaning, its unit, and
+    in words what it accepts where its type does not say so.
+    """
+    return Field(default, description=text, json_schema_extra={"unit": unit, "values": values})
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def keys_of(kind: type, prefix: str = "") -> Iterator[Key]:
         yield Key(
             name=prefix + name,
             unit=extra.get("unit", ""),
-            values=_values(field),
+            values=extra.get("values") or _values(field),
             default=extra.get("default") or default,
             text=field.description or "",
         )

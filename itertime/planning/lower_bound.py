@@ -33,7 +33,8 @@ def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: K
 
     Sends, and what ZeRO-2 and -3 move with each micro-batch, count as nothing.
     """
-    layer_s, dense_s, ends_s = _layers_and_ends_s(model, plans, system, profile)
+    *forms_s, ends_s = _layers_and_ends_s(model, plans, system, profile)
+    layer_s, dense_s = forms_s[0], forms_s[-1]
     chunk_layers = (model.layers + 2 * plans.ends) // (plans.pp * plans.interleave)
     beside_s = model.dense_layers * (dense_s - layer_s)  # of the first chunk, which has the dense layers
     stage_s = (model.layers // plans.pp) * layer_s + np.where(plans.pp == 1, beside_s, 0.0)
@@ -48,26 +49,28 @@ def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: K
     if fills_stages_in_turn.any():
         mean_stage_s = (model.layers * layer_s + beside_s) / plans.pp
         pipeline_s = np.where(fills_stages_in_turn, plans.microbatches * mean_stage_s, pipeline_s)
+    if model.stack:
+        counted = zip(model.form_layers, forms_s, strict=True)
+        pipeline_s = plans.microbatches * sum(count * form_s for count, form_s in counted) / plans.pp
     return (pipeline_s + _least_once_s(model, plans, system, profile)) * (1 - _ROUNDING)
 
 
 def _layers_and_ends_s(
     model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes
-) -> tuple[Array, Array, Array]:
-    """Seconds of both passes of a micro-batch: in a layer, in one of a mixture's dense layers (in a layer if
-    there are none), and in the model's ends on the last device.
+) -> tuple[Array, ...]:
+    """Seconds of both passes of a micro-batch: in a layer of each form, and in the model's ends on the last
+    device.
     """
     representatives, where = plans.distinct((*micro_batch_columns(plans), "pp"))
     work = Workload.of(model, plans.take(representatives), system, profile)
-    layers_s, ends_s = np.zeros((2, len(work))), np.zeros(len(work))
+    layers_s, ends_s = np.zeros((len(work.forms), len(work))), np.zeros(len(work))
     for micro_batch in micro_batch_passes(work):
         nothing = np.zeros(len(work))
-        forms = micro_batch.layers[0], micro_batch.layers[-1]
-        layers_s += [sum(parts.values(), nothing) for parts in forms]
+        layers_s += [sum(parts.values(), nothing) for parts in micro_batch.layers]
         ends_s += np.maximum(
             _of_ends_s(micro_batch, work.plans) - _idle_s(model, micro_batch, work.plans), 0.0
         )
-    return layers_s[0, where], layers_s[1, where], ends_s[where]
+    return *layers_s[:, where], ends_s[where]
 
 
 def _of_ends_s(micro_batch: Pass, plans: PlanBatch) -> Array:

@@ -165,6 +165,10 @@ def context_splits(model: ModelSpec) -> list[int]:
 
 
 def _splits(model: ModelSpec, tp: int, etp: int | None) -> bool:
+    return all(_splits_layer(kind, tp, etp) for kind in model.layer_kinds)
+
+
+def _splits_layer(model: ModelSpec, tp: int, etp: int | None) -> bool:
     kv = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
     return model.heads % tp == 0 and model.ffn_hidden % (etp or tp) == 0 and kv
 
@@ -177,7 +181,7 @@ def candidates(
     model without experts, and for options that no plan of the model can have.
     """
     etp = space.etp
-    if etp is not None and model.experts == 1:
+    if etp is not None and not model.is_mixture:
         raise UserError(f"search: etp={etp}: needs a model with experts")
     # Combinations of degrees first, then of micro-batch and interleaving, which depend on these; each is then
     # combined with every choice that does not.
@@ -225,7 +229,7 @@ def _stages(model: ModelSpec, space: Space) -> list[int]:
     """The sizes of pipelines that can hold the layers."""
     if space.pp:
         held = [pp for pp in space.pp if pp <= model.layers]
-        return held if space.split else [pp for pp in held if _divides(model, space, pp)]
+        return held if space.split else [pp for pp in held if _divides(model, space, pp, 1)]
     return [pp for pp in _factors(model, space) if pp <= model.layers]
 
 
@@ -235,8 +239,11 @@ def _factors(model: ModelSpec, space: Space) -> list[int]:
     return sorted({*divisors(model.layers), *with_ends})
 
 
-def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> Flags:
-    """Whether so many chunks hold the layers, with the dense ones on the first chunk."""
+def _divides(model: ModelSpec, space: Space, pp: Whole | int, interleave: Whole | int) -> Flags:
+    """Whether the chunks of so many stages hold the layers, with the dense ones on the first chunk."""
+    if model.stack:
+        return np.asarray(np.frompyfunc(model.has_equal_stages, 2, 1)(pp, interleave), dtype=bool)
+    chunks = pp * interleave
     even = (model.layers % chunks == 0) & _holds_dense(model, model.layers // chunks, chunks)
     if not space.ends:
         return np.asarray(even)
@@ -247,7 +254,7 @@ def _divides(model: ModelSpec, space: Space, chunks: Whole | int) -> Flags:
 def _holds(model: ModelSpec, space: Space, pp: Whole, interleave: Whole) -> Flags:
     """Whether the stages, and their chunks, hold the layers by the split of the space."""
     if space.split is None:
-        return _divides(model, space, pp * interleave)
+        return _divides(model, space, pp, interleave)
     columns = np.stack([array.ravel() for array in np.broadcast_arrays(pp, interleave)])
     pairs, where = np.unique(columns, axis=1, return_inverse=True)
     plans = [
@@ -299,8 +306,8 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     """
     sensible = [name for name in space.recompute if name != "selective" or model.attention == "core"]
     recompute = [RECOMPUTE.index(name) for name in sensible or space.recompute]
-    sequence = [int(on) for on in (space.sequence_parallel if model.experts == 1 else (False, True))]
-    experts = space.ep or divisors(model.experts)
+    sequence = [int(on) for on in ((False, True) if model.is_mixture else space.sequence_parallel)]
+    experts = space.ep or divisors(model.shared_experts)
     options = space.options
     shard_counts = options.weight_shards, options.gradient_shards, options.optimizer_shards
     stages = space.zero_stage if None in shard_counts else space.zero_stage[:1]  # which decides nothing more
@@ -322,16 +329,17 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, space: Space) 
         pieces = 2 * cp * np.where(sequence == 1, tp, 1)
         keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))
         if space.cp_exchange == "a2a":
-            keeps &= (cp == 1) | ((model.heads % (tp * cp) == 0) & (model.kv_heads % (tp * cp) == 0))
+            for kind in model.layer_kinds:
+                keeps &= (cp == 1) | ((kind.heads % (tp * cp) == 0) & (kind.kv_heads % (tp * cp) == 0))
     if space.zero_group is not None:
         keeps &= ranks % space.zero_group == 0
     if space.offload_layers:
         keeps &= space.offload_layers <= (
             model.layers if space.split == "compute" else -(-model.layers // pp)
         )
-    if model.experts > 1:
+    if model.is_mixture:
         shared = ranks % ep == 0 if etp is None else ranks * tp % (ep * etp) == 0
-        keeps &= (model.experts % ep == 0) & shared & ((tp == 1) | (sequence == 1))
+        keeps &= (model.shared_experts % ep == 0) & shared & ((tp == 1) | (sequence == 1))
         return keeps
     return keeps & (ep == 1)
 

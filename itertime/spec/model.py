@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -16,6 +18,7 @@ from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, described, optional
 
 from .flops import ForwardFlops, Reach
+from .layers import Kinds, Stack, kinds_in_order
 from .lengths import Lengths, load_lengths
 
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
@@ -101,6 +104,15 @@ class ModelSpec:
     frozen_bits: Literal[4, 16] = optional(
         16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
     )
+    kinds: Kinds = optional(
+        (),
+        "kinds of layers by name: of each the keys of a layer that differ from those of the model",
+        values="mapping of names to keys of a layer",
+    )
+    stack: Stack = optional(
+        (),
+        "the kinds of the layers in their order, each `KIND` or `N KIND`; repeated until all layers have one",
+    )
     parameters_published: Published = optional("", "the number of parameters as published, for example 8.03B")
     active_parameters_published: Published = optional("", "parameters that a token passes, as published")
     approximations: tuple[str, ...] = optional(
@@ -139,6 +151,7 @@ class ModelSpec:
         if self.experts_per_token > self.experts:
             self._refuse("experts_per_token", f"must be at most experts={self.experts}")
         self._check_layers()
+        self._check_stack()
 
     def _check_layers(self) -> None:
         """Keys that mean something only beside others."""
@@ -169,20 +182,86 @@ class ModelSpec:
         if self.biases and self.qkv_biases:
             self._refuse("qkv_biases", "needs biases=false, which says that the other layers have none")
 
+    def _check_stack(self) -> None:
+        """A list of layers: every kind makes a model, and the list has as many entries as layers."""
+        if bool(self.kinds) != bool(self.stack):
+            self._refuse("stack", "goes with kinds; give both or none")
+        if not self.stack:
+            return
+        for name in ("dense_layers", "lora_rank"):
+            if getattr(self, name):
+                self._refuse(name, "is for a model without stack; leave it out")
+        names = tuple(name for name, _ in self.kinds)
+        try:
+            order = kinds_in_order(self.layers, names, self.stack)
+        except ValueError as error:
+            raise UserError(f"model {self.name}: stack: {error}") from None
+        for name in names:
+            if name not in order:
+                raise UserError(f"model {self.name}: kinds: {name} is in no entry of stack; leave it out")
+        self.forms  # noqa: B018  - raises for a kind that makes no model
+
     def _refuse(self, field: str, problem: str) -> None:
         raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
 
     @property
     def forms(self) -> tuple[ModelSpec, ...]:
-        """Models whose every layer is one of this model's, for each form that its layers have; those of a
-        mixture's `dense_layers` come last.
+        """Models whose every layer is one of this model's, for each form that its layers have: one for each
+        of the `kinds`, or the model itself and, of a mixture with `dense_layers`, the form of these.
         """
+        if self.stack:
+            return _forms_of_kinds(self)
         return (self, self.dense_form()) if self.dense_layers else (self,)
+
+    @property
+    def form_order(self) -> Sequence[int]:
+        """Which of `forms` every layer has, from the first to the last."""
+        if self.stack:
+            return _form_order(self)
+        return [1] * self.dense_layers + [0] * (self.layers - self.dense_layers)
 
     @property
     def first_form(self) -> int:
         """Which of `forms` the first layer has."""
-        return 1 if self.dense_layers else 0
+        return self.form_order[0] if self.stack else int(self.dense_layers > 0)
+
+    def has_equal_stages(self, pp: int, interleave: int) -> bool:
+        """Whether stages of equally many layers between the first and the last have equally many of each
+        form; where stages have several chunks, all chunks.
+        """
+        chunks = pp * interleave
+        if self.layers % chunks:
+            return False
+        order, size = self.form_order, self.layers // chunks
+        counts = [sorted(order[start : start + size]) for start in range(0, self.layers, size)]
+        alike = counts if interleave > 1 else counts[1:-1]
+        return all(count == alike[0] for count in alike)
+
+    @property
+    def form_layers(self) -> tuple[int, ...]:
+        """Layers of each of `forms`."""
+        if self.stack:
+            return tuple(_form_order(self).count(form) for form in range(len(self.kinds)))
+        later_layers = self.layers - self.dense_layers
+        return (later_layers, self.dense_layers) if self.dense_layers else (later_layers,)
+
+    @property
+    def layer_kinds(self) -> tuple[ModelSpec, ...]:
+        """The model itself, or its `forms` if it has a `stack`: what rules on a layer are asked of."""
+        return self.forms if self.stack else (self,)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether any layer has experts."""
+        return self.shared_experts > 1
+
+    @property
+    def shared_experts(self) -> int:
+        """The largest number of ranks that can divide the experts of every layer that has any; 1 for none."""
+        if not self.stack:
+            return self.experts
+        counts = {form.experts for form in self.forms} - {1}
+        return math.gcd(*counts) if counts else 1
 
     def dense_form(self) -> ModelSpec:
         """A model whose every layer is one of this mixture's `dense_layers`: their MLP, no experts.
@@ -222,6 +301,12 @@ class ModelSpec:
     def key_width(self) -> int:
         """Width of the keys, all heads together, with what rotary positions add (MLA)."""
         return self.kv_hidden + self.kv_heads * self.rope_head_dim
+
+    @property
+    def attention_shape(self) -> tuple[int, ...]:
+        """What the time of a layer's attention kernel depends on, beside what all layers share."""
+        widths = self.head_width, self.rope_head_dim, self.value_head_dim, self.latent_kv
+        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers)
 
     @property
     def latent_parameters(self) -> int:
@@ -326,8 +411,8 @@ class ModelSpec:
         >>> round(load_model("gpt3-175b").parameters / 1e9)
         175
         """
-        stack = (self.layers - self.dense_layers) * self.layer_parameters
-        stack += self.dense_layers * self.dense_layer_parameters
+        layers = zip(self.form_layers, self.forms, strict=True)
+        stack = sum(count * form.layer_parameters for count, form in layers)
         return stack + self.embedding_parameters + self.head_parameters
 
     @property
@@ -374,8 +459,11 @@ class ModelSpec:
         >>> round(load_model("mixtral-8x7b").active_parameters / 1e9, 1)
         12.9
         """
-        idle = (self.experts - self.experts_per_token) * self.expert_parameters
-        return self.parameters - (self.layers - self.dense_layers) * idle
+        layers = zip(self.form_layers, self.forms, strict=True)
+        idle = (
+            count * (form.experts - form.experts_per_token) * form.expert_parameters for count, form in layers
+        )
+        return self.parameters - sum(idle)
 
     def sample_lengths(self) -> Lengths | None:
         """The lengths of the samples, of a file as it is now; None where each has `seq_len` tokens. Raises as
@@ -387,6 +475,14 @@ class ModelSpec:
         """FLOPs of a token's forward pass, on average over samples of these lengths; by default each sample
         has `seq_len` tokens.
         """
+        if self.stack:
+            of_forms = [form.forward_flops(lengths) for form in self.forms]
+            shares = [count / self.layers for count in self.form_layers]
+            layers, _, scores, masked = (
+                sum(share * flops for share, flops in zip(shares, column, strict=True))
+                for column in zip(*of_forms, strict=True)
+            )
+            return ForwardFlops(layers, of_forms[0].head, scores, masked)
         reach = Reach.of(self.window, self.seq_len, lengths)
         full_layers, windowed_layers = self.layers - self.windowed_layers, self.windowed_layers
         keys = full_layers * reach.sample + windowed_layers * reach.window
@@ -426,6 +522,28 @@ class ModelSpec:
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
         """The same model on sequences of another length; None keeps the model's own."""
         return self if seq_len in (None, self.seq_len) else replace(self, seq_len=seq_len)
+
+
+@lru_cache(maxsize=256)
+def _forms_of_kinds(model: ModelSpec) -> tuple[ModelSpec, ...]:
+    """A model for each of `kinds`. Raises UserError, naming the kind, if one makes no model."""
+    forms = []
+    for name, keys in model.kinds:
+        try:
+            form = replace(
+                model, name=f"{model.name}: kinds.{name}", kinds=(), stack=(), **dict[str, Any](keys)
+            )
+        except UserError as error:
+            text = str(error).removeprefix("model: ")
+            raise UserError(f"model {model.name}: kinds.{name}: {text}") from None
+        forms.append(form)
+    return tuple(forms)
+
+
+@lru_cache(maxsize=256)
+def _form_order(model: ModelSpec) -> tuple[int, ...]:
+    names = tuple(name for name, _ in model.kinds)
+    return tuple(names.index(name) for name in kinds_in_order(model.layers, names, model.stack))
 
 
 @lru_cache(maxsize=256)

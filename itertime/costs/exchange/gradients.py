@@ -83,7 +83,7 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
         calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
     reduced, gathered = _sums(workload, shared / calls, ranks, shards, plans.tp)
-    if workload.model.experts > 1:
+    if workload.model.is_mixture:
         spacing = expert_spread(plans)
         copies = ranks * plans.tp // spacing
         expert_sums = _sums(workload, experts / calls, copies, shards.of_experts(plans), spacing)

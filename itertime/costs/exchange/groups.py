@@ -94,7 +94,7 @@ def norm_sums_s(workload: Workload, nbytes: Array | float, group: Whole, stages:
     """
     plans, domain = workload.plans, workload.system.domain_gpus
     divided = group
-    if workload.model.experts > 1:
+    if workload.model.is_mixture:
         divided = np.maximum(group, -(-expert_spread(plans) // plans.tp))
     local = np.minimum(data_parallel_group(workload, divided, plans.tp).ranks_per_node * plans.tp, domain)
     ranks = divided * plans.tp

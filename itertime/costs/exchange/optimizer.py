@@ -223,7 +223,21 @@ def _launches(step: Step, owned: Array, matrices: Array, vectors: Array) -> Arra
 
 
 def _tensors(workload: Workload) -> tuple[Array | float, Array | float]:
-    """Matrices and vectors of one layer on a GPU, queries, keys and values as one matrix."""
+    """Matrices and vectors of one layer on a GPU, queries, keys and values as one matrix; of several kinds of
+    layers their mean.
+    """
+    model = workload.model
+    if not model.stack:
+        return _tensors_of_layer(workload)
+    shares = np.array(model.form_layers) / model.layers
+    matrices, vectors = zip(*map(_tensors_of_layer, workload.forms), strict=True)
+    return (
+        sum(share * count for share, count in zip(shares, matrices, strict=True)),
+        sum(share * count for share, count in zip(shares, vectors, strict=True)),
+    )
+
+
+def _tensors_of_layer(workload: Workload) -> tuple[Array | float, Array | float]:
     model, plans = workload.model, workload.plans
     if model.lora_rank:
         return 2.0 * len(model.lora_shapes), 0.0
@@ -240,6 +254,9 @@ def _tensors(workload: Workload) -> tuple[Array | float, Array | float]:
 
 def _factor_share(model: ModelSpec) -> float:
     """Rows and columns of a layer's matrices over their elements: (n + m) / (n m) on average."""
+    if model.stack:
+        counted = zip(model.form_layers, model.forms, strict=True)
+        return sum(count / model.layers * _factor_share(form) for count, form in counted)
     h, f = model.hidden, model.ffn_hidden
     shapes = [(h, model.q_hidden), (h, model.kv_hidden), (h, model.kv_hidden), (model.v_hidden, h), (f, h)]
     shapes += [(h, f)] * (2 if model.gated_mlp else 1)

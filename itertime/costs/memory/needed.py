@@ -156,9 +156,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
     layers = partition.layers[_STAGES]
     # This layer's weights and the next one's.
     weight = 2.0 * plans.width
-    gathered = np.where(
-        plans.gathers_weights, 2 * weight * (workload.shared_parameters + workload.expert_parameters), 0.0
-    )
+    gathered = np.where(plans.gathers_weights, 2 * weight * _largest_layer(workload), 0.0)
     in_layers, shared, experts = _parameters(workload)
     casts = _casts(workload, in_layers + experts)
     narrow = 1 - model.frozen_bytes / 2  # share of 16 bit that frozen weights of a layer do not take
@@ -219,6 +217,13 @@ def _adam_states(workload: Workload) -> Array | float:
     return _owned(workload, shared, experts, plans.optimizer_shards)
 
 
+def _largest_layer(workload: Workload) -> Array:
+    """Parameters on one GPU of a layer, (plans,); of several kinds of layers, of the largest."""
+    if not workload.model.stack:
+        return workload.shared_parameters + workload.expert_parameters
+    return np.asarray((workload.partition.shared + workload.partition.experts).max(axis=0))
+
+
 def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:
     """Bytes of errors that were not sent and of a second copy of the weights, (3, plans); {} for neither."""
     options, parts = workload.plans.options, {}
@@ -245,7 +250,7 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
 
 def _owned(workload: Workload, shared: Array, experts: Array, shards: Whole) -> Array:
     """Parameters that a GPU keeps where `shards` data-parallel ranks share one copy."""
-    if workload.model.experts == 1:
+    if not workload.model.is_mixture:
         return shared / shards
     return shared / shards + experts / expert_copies(workload.plans, shards)
 

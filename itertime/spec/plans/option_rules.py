@@ -175,7 +175,7 @@ def _compression_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -
             "compression=powersgd: scales what it left out of buckets of other norms; take clipping=after",
         ),
         (
-            compression == "powersgd" and (model.experts > 1 or model.lora_rank > 0),
+            compression == "powersgd" and (model.is_mixture or bool(model.stack) or model.lora_rank > 0),
             "compression=powersgd: is not modelled for mixtures of experts, nor for low-rank adapters; "
             "take compression=topk",
         ),
@@ -287,7 +287,7 @@ def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rul
             "give another one, or none for all of them",
         ),
         (
-            many and model.experts > 1 and ranks * plans.tp % (plans.ep * _etp(plans)) != 0,
+            many and model.is_mixture and ranks * plans.tp % (plans.ep * _etp(plans)) != 0,
             f"workers={workers}: ep x etp must divide dp x cp x tp / workers, those of a worker's stage; "
             "take a smaller ep",
         ),

@@ -277,15 +277,7 @@ class Plan:
         ranks = dp * self.cp
         group = self.zero_group or ranks
         return [
-            (model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
-            (
-                model.kv_heads != model.heads and model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
-                f"tp={tp}: must divide kv_heads={model.kv_heads}, or be a multiple of it",
-            ),
-            (
-                model.experts == 1 and model.ffn_hidden % tp != 0,
-                f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}",
-            ),
+            *(rule for kind in model.layer_kinds for rule in self._layer_rules(kind)),
             (pp > layers, f"pp={pp}: has more stages than the model has layers ({layers})"),
             (
                 self.split == "even" and pp <= layers and layers % pp != 0,
@@ -306,6 +298,7 @@ class Plan:
                 "unless split=ends or remainder",
             ),
             *self._chunk_rules(model),
+            *self._stack_rules(model),
             (
                 v > 1 and self.microbatches % pp != 0,
                 f"interleave={v}: pp={pp} must divide the {self.microbatches} micro-batches",
@@ -325,6 +318,39 @@ class Plan:
             ),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
             *((bool(broken), reason) for broken, reason in broken_options(self.options, model, self)),
+        ]
+
+    def _layer_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        """Rules on the widths of one kind of layer."""
+        tp = self.tp
+        return [
+            (model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
+            (
+                model.kv_heads != model.heads and model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
+                f"tp={tp}: must divide kv_heads={model.kv_heads}, or be a multiple of it",
+            ),
+            (
+                model.experts == 1 and model.ffn_hidden % tp != 0,
+                f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}",
+            ),
+        ]
+
+    def _stack_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        """Rules on the stages of a model whose layers are of several kinds."""
+        if not model.stack or self.pp == 1 or model.layers % (self.pp * self.interleave):
+            return []
+        between = "between the first and the last stage" if self.interleave == 1 else "of all chunks"
+        sizes = [pp for pp in range(1, model.layers + 1) if model.has_equal_stages(pp, self.interleave)]
+        return [
+            (
+                self.split not in ("even", "balanced"),
+                f"split={self.split}: is not modelled for layers of several kinds; take split=even",
+            ),
+            (
+                not model.has_equal_stages(self.pp, self.interleave),
+                f"pp={self.pp}: the layers {between} must be of the same kinds, "
+                f"as with pp={', '.join(map(str, sizes))}",
+            ),
         ]
 
     def _chunk_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
@@ -354,8 +380,8 @@ class Plan:
         ]
 
     def _context_and_expert_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
-        tp, cp, ep, etp = self.tp, self.cp, self.ep, self.expert_tp
-        ranks = self.dp * cp * tp
+        cp, ep, etp = self.cp, self.ep, self.expert_tp
+        ranks = self.dp * cp * self.tp
         return [
             (cp > 1 and model.attention == "core", f"cp={cp}: needs flash attention, which works in blocks"),
             (
@@ -363,23 +389,32 @@ class Plan:
                 f"cp={cp}: two pieces a rank must divide seq_len={model.seq_len}"
                 + (f" on tp={self.tp} ranks" if self.sequence_parallel else ""),
             ),
-            (
-                cp > 1
-                and self.cp_exchange == "a2a"
-                and math.gcd(model.heads, model.kv_heads) % (tp * cp) != 0,
-                f"cp_exchange=a2a: tp x cp = {tp * cp} must divide heads={model.heads} "
-                f"and kv_heads={model.kv_heads}",
+            *(
+                (
+                    cp > 1
+                    and self.cp_exchange == "a2a"
+                    and math.gcd(kind.heads, kind.kv_heads) % (self.tp * cp) != 0,
+                    f"cp_exchange=a2a: tp x cp = {self.tp * cp} must divide heads={kind.heads} "
+                    f"and kv_heads={kind.kv_heads}",
+                )
+                for kind in model.layer_kinds
             ),
-            (ep > 1 and model.experts == 1, f"ep={ep}: needs a model with experts"),
-            (model.experts % ep != 0 and model.experts > 1, f"ep={ep}: must divide experts={model.experts}"),
+            (ep > 1 and not model.is_mixture, f"ep={ep}: needs a model with experts"),
+            (
+                model.shared_experts % ep != 0 and model.is_mixture,
+                f"ep={ep}: must divide experts={model.shared_experts}",
+            ),
             (ranks % (ep * etp) != 0, _why_ep(self)),
-            (self.etp is not None and model.experts == 1, f"etp={etp}: needs a model with experts"),
-            (
-                model.experts > 1 and model.ffn_hidden % etp != 0,
-                f"etp={etp}: must divide ffn_hidden={model.ffn_hidden}",
+            (self.etp is not None and not model.is_mixture, f"etp={etp}: needs a model with experts"),
+            *(
+                (
+                    kind.experts > 1 and kind.ffn_hidden % etp != 0,
+                    f"etp={etp}: must divide ffn_hidden={kind.ffn_hidden}",
+                )
+                for kind in model.layer_kinds
             ),
             (
-                model.experts > 1 and self.tp > 1 and not self.sequence_parallel,
+                model.is_mixture and self.tp > 1 and not self.sequence_parallel,
                 f"tp={self.tp}: needs sequence_parallel in a model with experts",
             ),
         ]
