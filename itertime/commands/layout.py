@@ -80,7 +80,9 @@ class PlanLayout:
     ] = "tp-cp-dp-pp"
     recompute: Annotated[
         str | None,
-        _open("--recompute", "full, early-stop, selective, elementwise or none", MEMORY),
+        _open(
+            "--recompute", "full, early-stop, selective, elementwise, none, or modules: moe_act,...", MEMORY
+        ),
     ] = None
     recompute_fraction: Annotated[
         float, option("--recompute-fraction", "Share of the layers that --recompute applies to.", MEMORY)

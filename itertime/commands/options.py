@@ -50,7 +50,10 @@ Json = Annotated[bool, option("--json", "Print one JSON document.")]
 Tp = Annotated[int, option("--tp", "Tensor parallelism.", DEGREES, min=1)]
 MicroBatch = Annotated[int, option("--micro-batch", "Sequences per micro-batch.", DEGREES, min=1)]
 GlobalBatch = Annotated[int, option("--global-batch", "Sequences per iteration.", min=1)]
-Recompute = Annotated[str, option("--recompute", "full, early-stop, selective, elementwise or none.", MEMORY)]
+Recompute = Annotated[
+    str,
+    option("--recompute", "full, early-stop, selective, elementwise, none, or modules: moe_act,...", MEMORY),
+]
 SequenceParallel = Annotated[bool, option("--sequence-parallel", "Split norms and dropout over tp.", DEGREES)]
 Fp32Gradients = Annotated[
     bool, option("--fp32-gradients", "Accumulate and exchange gradients in 32 bits.", MEMORY)
@@ -243,7 +246,7 @@ class SpaceOptions:
     ] = None
     recompute: Annotated[
         str | None,
-        option("--recompute", "Modes to try; default: none,selective,full.", _TRIED),
+        option("--recompute", "To try; default: none,selective,full. Modules: moe_act+layernorm.", _TRIED),
     ] = None
     zero: Annotated[str | None, option("--zero", "ZeRO stages to try, for example 0,1.", _TRIED)] = None
     offload_optimizer: Annotated[

@@ -38,18 +38,23 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     that are not padding, only the predicted ones reach the head. An encoder transforms them first: a matrix
     h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's BertLMHead). `reduced`:
     `activation_all_reduce_s`.
+
+    In chunks of the tokens every chunk adds its gradient of the weights.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     tokens = workload.micro_batch.real * model.predicted_share
     h = model.hidden
     columns = workload.partition.vocab / plans.tp
     wide = np.full(len(plans), float(h))
-    gemms = [(tokens, columns, wide), (tokens, wide, columns), (wide, columns, tokens)]  # y, dx, dw
+    chunks = plans.options.loss_chunks
+    rows = tokens / chunks
+    gemms = [(rows, columns, wide), (rows, wide, columns), (wide, columns, rows)]  # y, dx, dw
     if model.encoder:
         gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
     m, n, k = np.array(gemms).transpose(1, 0, 2)
     frozen = model.lora_rank > 0
     times = workload.gemm_factor * workload.gemm_s(m, n, k)
+    times[:3] = chunks * times[:3]
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     loss, loss_back = _loss_bytes(workload)
     norm_bytes = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
@@ -62,7 +67,8 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
         memory = memory + normed + profile.seconds(Elementwise(norm_bytes, "gelu"))
     if frozen:
         times[2::3] = 0.0
-    summed = profile.seconds(Elementwise(0.0 if frozen else plans.width * plans.accumulated * columns * h))
+    summed_bytes = 0.0 if frozen else chunks * plans.width * plans.accumulated * columns * h
+    summed = profile.seconds(Elementwise(summed_bytes))
     forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
     data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
     return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced

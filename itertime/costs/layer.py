@@ -17,7 +17,7 @@ Where a framework divides it otherwise, `backward_kernels` says so. A CUDA graph
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,11 +32,13 @@ from itertime.spec import (
     Cast,
     ModelSpec,
     PlanBatch,
+    modules_of,
+    outer_modules,
 )
 
 from .linear import Linear, linear_s
 from .memory_bound import MemoryBound, memory_bound_s, residual_s
-from .mixture import expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
+from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
 from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
 
@@ -90,7 +92,8 @@ def _layer_costs(
     The order is also that in which parts are summed, so it decides the last digit.
     """
     model, plans = workload.model, workload.plans
-    forward, backward = _kernel_parts(workload, linear, memory, core)
+    experts = experts_s(workload) if model.experts > 1 else None
+    forward, backward = _kernel_parts(workload, linear, memory, core, experts)
     exposed_share = _exposed_share(workload)
     forward["tp_comm"], backward["tp_comm"] = (
         exposed_share * seconds for seconds in tensor_parallel_s(workload, reduced)
@@ -99,7 +102,7 @@ def _layer_costs(
         attention = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, attention)
     repeated_s = sum(forward.values(), np.zeros(len(plans)))
-    overhead = _overhead_s(workload)
+    overhead, repeated_dispatch_s = _overhead_s(workload), np.zeros(len(plans))
     if model.experts > 1:
         dispatch, repeated_dispatch_s = _dispatch_parts(workload, forward, backward, overhead)
         forward |= dispatch
@@ -112,6 +115,11 @@ def _layer_costs(
         last_gemm=linear.last_forward,
         reduced=exposed_share * reduced,
     )
+    if plans.recomputed_modules:
+        repeatable = replace(
+            repeatable,
+            modules=_module_parts(workload, linear, memory, experts, repeatable, repeated_dispatch_s),
+        )
     backward["recompute"] = _recompute_s(workload, repeatable)
     launches = _launch_waits_s(workload, forward, backward)
     if launches is not None:
@@ -121,7 +129,11 @@ def _layer_costs(
 
 
 def _kernel_parts(
-    workload: Workload, linear: Linear, memory: MemoryBound, core: tuple[Array, Array]
+    workload: Workload,
+    linear: Linear,
+    memory: MemoryBound,
+    core: tuple[Array, Array],
+    experts: Experts | None,
 ) -> tuple[Parts, Parts]:
     """Forward and backward seconds of a layer's kernels by part, those of a mixture's experts among them."""
     forward = {
@@ -138,8 +150,7 @@ def _kernel_parts(
         casts = _attention_casts_s(workload)
         forward["elementwise"] = forward["elementwise"] + casts[0]
         backward["elementwise"] = backward["elementwise"] + casts[1]
-    if workload.model.experts > 1:
-        experts = experts_s(workload)
+    if experts is not None:
         forward["gemm"] = forward["gemm"] + experts.forward
         backward["gemm"] = backward["gemm"] + experts.backward
         forward["elementwise"] = forward["elementwise"] + experts.casts_forward
@@ -222,6 +233,7 @@ def _exposed_share(workload: Workload) -> Array | float:
 class _Repeatable:
     """Seconds of a layer's forward pass that a backward pass may repeat: core attention, memory-bound
     kernels, the whole layer; the MLP's last GEMM, and the sum of its result over tensor-parallel ranks.
+    `modules`: by name, where a plan recomputes modules.
     """
 
     core: Array
@@ -229,6 +241,34 @@ class _Repeatable:
     layer: Array
     last_gemm: Array
     reduced: Array
+    modules: Parts = field(default_factory=dict)
+
+
+def _module_parts(
+    workload: Workload,
+    linear: Linear,
+    memory: MemoryBound,
+    experts: Experts | None,
+    repeatable: _Repeatable,
+    dispatch: Array,
+) -> Parts:
+    """Seconds of the forward pass of each module that this form of a layer has: products with their casts,
+    memory-bound kernels, sums over tensor-parallel ranks, and the `dispatch` of a repeated pass.
+    """
+    model, kernels = workload.model, memory.modules
+    parts = {"core_attn": repeatable.core, "layernorm": kernels["layernorm"]}
+    if model.latent_kv:
+        rotary = kernels.get("mla_up_proj", 0.0)
+        parts["mla_up_proj"] = linear.module_s(workload, "mla_up_proj") + rotary
+    mlp = "mlp" if experts is None else "shared_experts"
+    if experts is None or model.shared_ffn_hidden:
+        parts[mlp] = linear.module_s(workload, mlp) + kernels[mlp] + repeatable.reduced
+    if experts is not None:
+        parts["moe_act"] = kernels["moe_act"]
+        of_experts = experts.forward + experts.casts_forward + dispatch
+        shared = parts.get("shared_experts", 0.0)
+        parts["moe"] = of_experts + kernels["moe"] + kernels["moe_act"] + shared
+    return parts
 
 
 def _recompute_s(workload: Workload, repeatable: _Repeatable) -> Array:
@@ -241,7 +281,11 @@ def _recompute_s(workload: Workload, repeatable: _Repeatable) -> Array:
         until_early_stop = repeatable.layer - _ending_s(workload, repeatable)
     # In the order of `RECOMPUTE`.
     options = [nothing, repeatable.core, repeatable.layer, until_early_stop, repeatable.elementwise]
-    seconds: Array = plans.recompute.choose(options)
+    of_modules = {
+        code: sum((repeatable.modules.get(module, nothing) for module in outer_modules(code)), nothing)
+        for code in plans.recomputed_modules
+    }
+    seconds = plans.by_recompute(options, of_modules)
     if (plans.recompute_permille < 1000).any():
         seconds = seconds * (plans.recompute_permille / 1000)
     return seconds
@@ -276,6 +320,9 @@ def _issued(workload: Workload) -> tuple[Array | Whole, Array | Whole]:
         return forward, backward
     experts, experts_back = _of_experts(model, plans)
     repeats = np.isin(plans.recompute, _REPEATS_LAYERS) * (plans.recompute_permille / 1000)
+    for code in plans.recomputed_modules:
+        if "moe" in modules_of(code):
+            repeats = np.where(plans.recompute == code, plans.recompute_permille / 1000, repeats)
     return (
         _in_graphs(plans, forward, experts),
         _in_graphs(plans, backward, experts_back + repeats * experts),
@@ -396,8 +443,41 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
     forward, backward = _plain_kernel_counts(model, plans)
     core = (6 if model.dropout else 5) if model.attention == "core" else 0
     early = forward - _after_early_stop(model, plans)
-    repeated = np.choose(plans.recompute, [0, core, forward, early, _kernel_groups(model)[1]])
+    nothing = np.zeros(len(plans), dtype=int)
+    choices = [
+        nothing,
+        nothing + core,
+        nothing + forward,
+        nothing + early,
+        nothing + _kernel_groups(model)[1],
+    ]
+    of_modules = {
+        code: sum((_module_kernels(model, plans, core, module) for module in outer_modules(code)), nothing)
+        for code in plans.recomputed_modules
+    }
+    repeated = plans.by_recompute(choices, of_modules)
     return forward, backward + repeated * (plans.recompute_permille / 1000)
+
+
+def _module_kernels(model: ModelSpec, plans: PlanBatch, core: int, module: str) -> Array | Whole:
+    """Kernels of the forward pass of a module of one layer, without casts."""
+    mlp = (4 if model.gated_mlp else 3) + np.where(plans.tp > 1, 1, 0)
+    mixture = model.experts > 1
+    shared: Array | Whole = mlp if mixture and model.shared_ffn_hidden else np.zeros(len(plans), dtype=int)
+    match module:
+        case "moe" if mixture:
+            return expert_kernel_counts(model, plans)[0] + shared
+        case "shared_experts":
+            return shared
+        case "mlp" if not mixture:
+            return mlp
+    count = {
+        "core_attn": core,
+        "layernorm": 2,
+        "moe_act": int(mixture),
+        "mla_up_proj": 3 * (model.latent_kv > 0),
+    }
+    return np.full(len(plans), count.get(module, 0))
 
 
 def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Array | Whole]:

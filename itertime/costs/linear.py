@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from itertime.arrays import Array
-from itertime.spec import PRECISIONS, Cast, Gemm
+from itertime.spec import PRECISIONS, Cast, Gemm, ModelSpec
 
 from .kernel_times import KernelTimes
 from .partition import Workload
@@ -22,13 +22,22 @@ _CAST_FACTOR = {"mxfp8": (2 + 2 * 1.03125) / (2 + 1.03125), "nvfp4": (2 + 2 * 0.
 
 @dataclass(frozen=True)
 class Linear:
-    """Seconds on one micro-batch: the products of both passes, the last one forward, and the casts."""
+    """Seconds on one micro-batch: the products of both passes, the last one forward, and the casts.
+
+    `by_matrix`: seconds of each product of the forward pass with its cast, (matrices, plans).
+    """
 
     forward: Array
     backward: Array
     last_forward: Array
     casts_forward: Array
     casts_backward: Array
+    by_matrix: Array
+
+    def module_s(self, form: Workload, module: str) -> Array:
+        """Seconds of the products of a module, forward."""
+        mine = [name == module for name in matrix_modules(form.model)]
+        return np.asarray(self.by_matrix[mine].sum(axis=0))
 
 
 def linear_s(forms: Sequence[Workload]) -> list[Linear]:
@@ -62,8 +71,12 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
         if form.model.lora_rank:  # frozen weights have no gradients
             small = multiplier * _low_rank_s(form)
             forward, weight = forward + small[0], small[1] + small[2]
+        of_casts = framework.cast_multiplier / workload.system.site.hbm_fraction
         cast = framework.cast_multiplier * casts[:, rows].sum(axis=1) / workload.system.site.hbm_fraction
-        results.append(Linear(forward, data + weight, times[0, rows][-1], cast[0], cast[1]))
+        by_matrix = times[0, rows]
+        if plans.recomputed_modules:
+            by_matrix = by_matrix + of_casts * casts[0, rows]
+        results.append(Linear(forward, data + weight, times[0, rows][-1], cast[0], cast[1], by_matrix))
         start = rows.stop
     return results
 
@@ -116,6 +129,17 @@ def linear_gemms(workload: Workload) -> list[Shape]:
         f = ffn / tp
         shapes += [*[(tokens, f, wide)] * (2 if model.gated_mlp else 1), (tokens, wide, f)]
     return shapes
+
+
+def matrix_modules(model: ModelSpec) -> list[str]:
+    """For each matrix of `linear_gemms` the module that repeats its product; "" for none."""
+    attention = ["", ""]  # queries, keys and values; projection
+    if model.latent_kv:  # compressed keys and values, and queries; what expands them; projection
+        attention = ["", *([""] if model.latent_q else []), "mla_up_proj", "mla_up_proj", ""]
+    if model.experts > 1 and not model.shared_ffn_hidden:
+        return attention
+    module = "shared_experts" if model.experts > 1 else "mlp"
+    return [*attention, *[module] * (3 if model.gated_mlp else 2)]
 
 
 def _latent_gemms(workload: Workload) -> list[Shape]:

@@ -6,7 +6,7 @@ is 16 bit, or 32 bit where the plan says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,8 @@ class Kernel(NamedTuple):
     """One memory-bound kernel, or `runs` equal ones: its kind in the profile, bytes forward and backward.
 
     `width` is that of the rows that it reduces. `of_scores`: it belongs to core attention. `routes`: it
-    brings tokens to experts or back, or widens frozen weights.
+    brings tokens to experts or back, or widens frozen weights. `module`: the module to recompute that has it
+    (`spec/plans/recompute.py`).
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Kernel(NamedTuple):
     of_scores: bool = False
     width: int | None = None
     routes: bool = False
+    module: str = ""
 
 
 def _width(workload: Workload) -> Array:
@@ -60,9 +62,10 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     queries = tokens * model.query_width / t
     joined = queries + (keys + tokens * model.v_hidden / t if model.latent_kv else 2 * keys)
     nothing = np.zeros(len(plans))
-    activation = Kernel("gelu", 4 * middle, 6 * middle)
+    mlp = "shared_experts" if model.experts > 1 else "mlp"
+    activation = Kernel("gelu", 4 * middle, 6 * middle, module=mlp)
     if model.gated_mlp:
-        activation = Kernel("swiglu", 10 * middle, 16 * middle)
+        activation = Kernel("swiglu", 10 * middle, 16 * middle, module=mlp)
     if fuses:  # with the cast of its result, which is neither written in 16 bit nor read again
         spared = 4 * middle * ((plans.precision != _BF16) & (plans.precision != _TF32))
         again = spared * (2 if model.gated_mlp else 1)
@@ -71,7 +74,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         )
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     kernels = [
-        Kernel(norm, 4 * width, 6 * width, model.norms_per_layer, width=model.hidden),
+        Kernel(norm, 4 * width, 6 * width, model.norms_per_layer, width=model.hidden, module="layernorm"),
         _residual(workload, 2),
         activation,
         # Joins the gradients of queries, keys and values.
@@ -88,7 +91,8 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         widened = (model.frozen_bytes + 2.0) * workload.shared_parameters
         kernels.append(Kernel("elementwise", widened, widened, routes=True))
     if model.positions == "rotary":
-        kernels.append(Kernel("rotary", 4 * (queries + keys), 4 * (queries + keys)))
+        turned = 4 * (queries + keys)
+        kernels.append(Kernel("rotary", turned, turned, module="mla_up_proj" if model.latent_kv else ""))
     if model.qk_norm:
         kernels += [Kernel(norm, 4 * each, 6 * each, width=model.head_width) for each in (queries, keys)]
     for latent in (model.latent_q, model.latent_kv):
@@ -107,14 +111,15 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """Seconds of a layer's memory-bound kernels by pass; of those forward, core attention's and those that
-    bring tokens to experts and back.
+    """Seconds of a layer's memory-bound kernels by pass; of those forward, core attention's, those that
+    bring tokens to experts and back, and those of each module where a plan recomputes modules.
     """
 
     forward: Array
     backward: Array
     scores: Array
     routing: Array
+    modules: Mapping[str, Array]
 
 
 def memory_bound_s(
@@ -140,17 +145,29 @@ def memory_bound_s(
     seconds = np.array([kernel.runs for kernel in kernels])[:, None, None] * _at_site(forms[0], seconds)
     results, start = [], 0
     for form_kernels in of_forms:
-        results.append(_of_one_form(form_kernels, seconds[start : start + len(form_kernels)]))
+        form_seconds = seconds[start : start + len(form_kernels)]
+        modules = _by_module(form_kernels, form_seconds[:, 0]) if forms[0].plans.recomputed_modules else {}
+        results.append(_of_one_form(form_kernels, form_seconds, modules))
         start += len(form_kernels)
     return results
 
 
-def _of_one_form(kernels: Sequence[Kernel], seconds: Array) -> MemoryBound:
+def _by_module(kernels: Sequence[Kernel], seconds: Array) -> dict[str, Array]:
+    """Seconds of the kernels of each module, forward; of norms only those before attention and MLP."""
+    by_module: dict[str, Array] = {}
+    for kernel, kernel_s in zip(kernels, seconds, strict=True):
+        if kernel.module == "layernorm":
+            kernel_s = kernel_s * min(2 / kernel.runs, 1.0)
+        by_module[kernel.module] = by_module.get(kernel.module, 0.0) + kernel_s
+    return by_module
+
+
+def _of_one_form(kernels: Sequence[Kernel], seconds: Array, modules: Mapping[str, Array]) -> MemoryBound:
     pass_s, nothing = seconds.sum(axis=0), np.zeros(seconds.shape[2])
     timed = list(zip(kernels, seconds[:, 0], strict=True))
     scores = sum((kernel_s for kernel, kernel_s in timed if kernel.of_scores), nothing)
     routing = sum((kernel_s for kernel, kernel_s in timed if kernel.routes), nothing)
-    return MemoryBound(pass_s[0], pass_s[1], scores, routing)
+    return MemoryBound(pass_s[0], pass_s[1], scores, routing, modules)
 
 
 def residual_s(workload: Workload) -> Array:

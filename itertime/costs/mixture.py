@@ -156,21 +156,21 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
         reached = distinct_parts(model.experts, k, plans.ep)
         received = reached * tokens * plans.etp * _imbalance(workload)
         moved = np.where(by_copy, moved, 2.0 * (received + arrived) * h)
-    activation = Kernel("gelu", 4 * middle, 6 * middle)
+    activation = Kernel("gelu", 4 * middle, 6 * middle, module="moe_act")
     if model.gated_mlp:
-        activation = Kernel("swiglu", 10 * middle, 16 * middle)
+        activation = Kernel("swiglu", 10 * middle, 16 * middle, module="moe_act")
     kernels = [
         activation,
-        Kernel("softmax", scores, scores, routes=True),
-        Kernel("elementwise", moved, moved, 2, routes=True),
-        Kernel("elementwise", sorted_again, sorted_again, 2, routes=True),
+        Kernel("softmax", scores, scores, routes=True, module="moe"),
+        Kernel("elementwise", moved, moved, 2, routes=True, module="moe"),
+        Kernel("elementwise", sorted_again, sorted_again, 2, routes=True, module="moe"),
     ]
     if model.biases:
         biased = _EAGER * arrived * h
-        kernels.append(Kernel("elementwise", 28 * biased, 40 * biased))
+        kernels.append(Kernel("elementwise", 28 * biased, 40 * biased, module="moe"))
     if model.shared_ffn_hidden:
         joined = tokens * h
-        kernels.append(Kernel("elementwise", 6 * joined, 4 * joined + nothing))
+        kernels.append(Kernel("elementwise", 6 * joined, 4 * joined + nothing, module="moe"))
     return kernels
 
 

@@ -13,13 +13,17 @@ from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import (
     CHOICES,
     DEFAULT_OPTIONS,
-    RECOMPUTE,
     ModelSpec,
     Plan,
     PlanBatch,
     PlanOptions,
     System,
+    absent_modules,
     broken_options,
+    in_order,
+    modules_of,
+    recompute_code,
+    recompute_problem,
 )
 
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -80,7 +84,7 @@ class Space:
             self._check_list(name)
         for name, words in CHOICES.items():
             word = getattr(self, name)
-            if name != "recompute" and word not in words and not (name == "split" and word is None):
+            if word not in words and not (name == "split" and word is None):
                 raise UserError(f"search: {name}={quoted(word)}: must be among {', '.join(words)}")
         if not isinstance(self.options, PlanOptions):
             raise UserError(f"search: options={quoted(self.options)}: must be those of parse_options")
@@ -96,8 +100,11 @@ class Space:
         values = tuple(int(value) if isinstance(value, np.integer) else value for value in choices)
         if not values and name not in _OPEN:
             raise UserError(f"search: {name}=(): must have a choice")
-        words = {"recompute": RECOMPUTE, "zero_stage": (0, 1, 2, 3), "sequence_parallel": (False, True)}
-        for value in values:
+        words = {"zero_stage": (0, 1, 2, 3), "sequence_parallel": (False, True)}
+        if name == "recompute":
+            self._check_recompute(values)
+            values = tuple(in_order(str(value)) for value in values)
+        for value in values if name != "recompute" else ():
             if name in words and value not in words[name]:
                 listed = ", ".join(map(str, words[name]))
                 raise UserError(f"search: {name}={quoted(value)}: must be among {listed}")
@@ -106,6 +113,11 @@ class Space:
                     f"search: {name}={quoted(value)}: must be a whole number from 1 to {LARGEST:,}"
                 )
         object.__setattr__(self, name, values)
+
+    def _check_recompute(self, values: Sequence[object]) -> None:
+        for value in values:
+            if problem := recompute_problem(value):
+                raise UserError(f"search: recompute={quoted(value)}: {problem}")
 
 
 _OPEN = ("tp", "pp", "dp", "interleave", "cp", "ep")
@@ -181,6 +193,9 @@ def candidates(
     model without experts, and for options that no plan of the model can have.
     """
     etp = space.etp
+    for words in space.recompute:
+        for need in absent_modules(model, modules_of(recompute_code(words))):
+            raise UserError(f"search: recompute={words}: {need}; leave it out")
     if etp is not None and not model.is_mixture:
         raise UserError(f"search: etp={etp}: needs a model with experts")
     # Combinations of degrees first, then of micro-batch and interleaving, which depend on these; each is then
@@ -305,7 +320,7 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     combination: (5, combinations).
     """
     sensible = [name for name in space.recompute if name != "selective" or model.attention == "core"]
-    recompute = [RECOMPUTE.index(name) for name in sensible or space.recompute]
+    recompute = [recompute_code(name) for name in sensible or space.recompute]
     sequence = [int(on) for on in ((False, True) if model.is_mixture else space.sequence_parallel)]
     experts = space.ep or divisors(model.shared_experts)
     options = space.options

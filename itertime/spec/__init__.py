@@ -16,6 +16,8 @@
 | `STRATA` | bins of lengths of a stratified balance |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
+| `modules_of`, `outer_modules`, `absent_modules` | modules to recompute |
+| `recompute_code`, `in_order`, `recompute_problem` | of what is recomputed: code, order, fault |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
 | `CHOICES` | the words that a field of a plan may have, by field |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
@@ -94,8 +96,14 @@ from .plans import (
     PlanOptions,
     RemainderChunks,
     Work,
+    absent_modules,
     broken_options,
+    in_order,
+    modules_of,
+    outer_modules,
     parse_options,
+    recompute_code,
+    recompute_problem,
 )
 from .profile import SHIPPED_PROFILES, Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
@@ -159,6 +167,7 @@ __all__ = [
     "Site",
     "System",
     "Work",
+    "absent_modules",
     "approximations_of",
     "as_model",
     "as_system",
@@ -167,6 +176,7 @@ __all__ = [
     "checked_price",
     "framework_of",
     "framework_reference",
+    "in_order",
     "is_system_file",
     "list_frameworks",
     "list_lengths",
@@ -181,10 +191,14 @@ __all__ = [
     "mlperf_evaluations",
     "model_of",
     "model_reference",
+    "modules_of",
+    "outer_modules",
     "parse_options",
     "price_of",
     "profile_of",
     "profile_path",
+    "recompute_code",
+    "recompute_problem",
     "refusal_of",
     "resolved_digest",
     "stalled_sends",

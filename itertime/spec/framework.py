@@ -120,6 +120,12 @@ class Framework:
         False, "below 16 bit activations write casts; products scale and add low-rank results"
     )
     fused_loss: StrictBool = optional(False, "cross-entropy in one kernel, whatever the model says")
+    linear_loss: StrictBool = optional(
+        False, "a fused cross-entropy computes its logits chunk by chunk and keeps none (Liger Kernel)"
+    )
+    wide_core: StrictBool = optional(
+        False, "attention=core with RMS norms: both keep 32-bit results too (Hugging Face Transformers)"
+    )
 
 
 def list_frameworks() -> list[str]:

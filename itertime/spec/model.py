@@ -340,6 +340,11 @@ class ModelSpec:
         return self._mlp_weights(self.ffn_hidden)
 
     @property
+    def shared_matmul_parameters(self) -> int:
+        """Weights of the MLP that every token passes beside its experts."""
+        return self._mlp_weights(self.shared_ffn_hidden)
+
+    @property
     def expert_parameters(self) -> int:
         """Parameters of one MLP, or of one expert, with its biases."""
         return self._mlp_parameters(self.ffn_hidden)

@@ -16,7 +16,7 @@ import numpy as np
 
 from itertime.arrays import Array
 from itertime.costs.partition import Workload
-from itertime.spec import PRECISIONS
+from itertime.spec import PRECISIONS, outer_modules
 
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
@@ -54,6 +54,10 @@ def _cast_bytes(workload: Workload) -> Array:
 def activations_of(workload: Workload) -> Activations:
     """Full recompute keeps the layer's input, 2 s b h; selective drops the term in s^2; that of memory-bound
     kernels drops the outputs of norms and of the activation.
+
+    Hugging Face's eager modules of models with RMS norms (`Framework.wide_core`, modeling_llama.py) keep 4
+    bytes more of a score, the softmax in 32 bit beside its copy in 16; of a norm its input in 32 bit, and the
+    normalised input in 16.
     """
     model, plans, framework = workload.model, workload.plans, workload.framework
     options = plans.options
@@ -63,6 +67,9 @@ def activations_of(workload: Workload) -> Activations:
     shared = workload.sequence_split
     cast = _cast_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
     norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
+    wide_core = framework.wide_core and model.attention == "core" and model.norm == "rmsnorm"
+    if wide_core:  # inputs in 32 bit, and normalised in 16
+        norms = norms + 4.0 * model.norms_per_layer
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
     # Inputs of products with frozen weights are kept for low-rank ones alone, in 16 bit.
     products = 0 if model.lora_rank and model.lora_targets == "attention" else 1
@@ -86,17 +93,56 @@ def activations_of(workload: Workload) -> Activations:
         split = split + copies * (cast * h + ((4 if model.gated_mlp else 2) + cast) * model.ffn_hidden)
         light = light + copies * cast * model.ffn_hidden
     if model.attention == "core":
-        scores = tokens * (5.0 if model.dropout else 2.0) * model.heads * workload.micro_batch.length / t
+        per_score = (5.0 if model.dropout else 2.0) + (4.0 if wide_core else 0.0)
+        scores = tokens * per_score * model.heads * workload.micro_batch.length / t
     else:
         scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
     layer_input = tokens * 2 * h / shared
     layer_bytes = unsplit + split + scores
     choices = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
-    kept_bytes = plans.recompute.choose(choices)
+    of_modules = _without_modules(workload, cast, scores)
+    kept_bytes = plans.by_recompute(choices, {code: layer_bytes - gone for code, gone in of_modules.items()})
     share = plans.recompute_permille / 1000
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
-    live = plans.recompute.choose([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light])
+    live = plans.by_recompute([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light], of_modules)
     return Activations(plans.width * kept_bytes, plans.width * live, plans.width * layer_input)
+
+
+def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> dict[int, Array]:
+    """Bytes that a layer does not keep, by the code of the modules that a plan recomputes.
+
+    Megatron Core drops the outputs of norms, up-projections and activations once the next module has read
+    them, and keeps the input alone of an MLP, of a mixture, or of its shared experts.
+    """
+    model, plans = workload.model, workload.plans
+    if not plans.recomputed_modules:
+        return {}
+    t, tokens, shared = 1.0 * plans.tp, workload.tokens, workload.sequence_split
+    adapted = 0 if model.lora_rank and model.lora_targets == "attention" else 1
+    kept = 2.0 if model.lora_rank else cast
+    mlp = model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
+    attention = 1.0 if plans.options.attention_precision == "fp8" else 2.0
+    dropped: dict[str, Array] = {
+        "core_attn": scores if model.attention == "core" else np.zeros(len(plans)),
+        "layernorm": tokens * (1 + adapted) * kept * model.hidden / shared,
+    }
+    if model.latent_kv:
+        expanded = model.query_width + model.key_width + model.v_hidden
+        dropped["mla_up_proj"] = tokens * attention * expanded / t
+    of_mlp = tokens * (_activated(workload) + adapted * kept) * mlp / t
+    dropped["mlp" if model.experts == 1 else "shared_experts"] = of_mlp
+    if model.experts > 1:
+        copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
+        dropped["moe_act"] = copies * cast * model.ffn_hidden
+        wide = (4 if model.gated_mlp else 2) * model.ffn_hidden
+        dropped["moe"] = copies * (cast * model.hidden + wide) + dropped["moe_act"] + of_mlp
+    return {
+        code: sum(
+            (dropped[module] for module in outer_modules(code) if module in dropped),
+            np.zeros(len(plans)),
+        )
+        for code in plans.recomputed_modules
+    }
 
 
 def _projected(workload: Workload, cast: Array | float) -> Array | float:

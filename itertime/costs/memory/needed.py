@@ -180,13 +180,11 @@ def _parts(workload: Workload) -> dict[str, Array]:
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
         live = live + np.where(plans.offload_layers > 0, mean_layer, 0.0)  # of the layer being copied
     held = (kept_by_stage + activations.given) * _in_flight(plans)
-    per_logit = 2.0 if workload.fused_loss else 10.0  # logits in place, or 16 bit, 32 bit and their softmax
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
-    predicted = workload.micro_batch.real * model.predicted_share
     outer = outer_state_bytes(workload.outer)
     logits = np.zeros(layers.shape)
-    logits[-1] = predicted * partition.vocab / plans.tp * per_logit
+    logits[-1] = _logits(workload)
     return {
         "weights": weight * weights + gathered + casts,
         "gradients": np.where(plans.in_32_bit, 4.0, np.where(plans.fp32_gradients, summed, 2.0)) * gradients,
@@ -205,6 +203,25 @@ def _parts(workload: Workload) -> dict[str, Array]:
             0.0,
         ),
     }
+
+
+def _logits(workload: Workload) -> Array:
+    """Bytes of the logits on the last stage, (plans,): in place, or in 16 bit, in 32 bit and their softmax.
+
+    In chunks those of one exist. Each has left gradients of its hidden states and of the projection, which
+    are computed in the forward pass (Hsu et al., Liger Kernel, 2024, section 3.2). Its chunks have as many
+    tokens as keep the logits about as large as the hidden states: a power of two.
+    """
+    model, plans = workload.model, workload.plans
+    tokens, columns = workload.micro_batch.real * model.predicted_share, workload.partition.vocab / plans.tp
+    per_logit = 2.0 if workload.fused_loss else 10.0
+    chunk = tokens / plans.options.loss_chunks
+    if workload.fused_loss and workload.framework.linear_loss and plans.options.loss_chunks == 1:
+        share = tokens / np.maximum(np.ceil(model.vocab / model.hidden), 1.0)
+        chunk = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(share, 1.0))), tokens)
+    of_projection = 0.0 if model.lora_rank else columns * model.hidden
+    gradients = 2.0 * plans.width * (tokens * model.hidden + of_projection)
+    return np.asarray(chunk * columns * per_logit + np.where(chunk < tokens, gradients, 0.0))
 
 
 def _adam_states(workload: Workload) -> Array | float:

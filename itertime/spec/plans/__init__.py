@@ -13,6 +13,9 @@
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
+| `MODULES`, `absent_modules` | modules to recompute: all, those that a model lacks |
+| `modules_of`, `outer_modules` | those of a code, and without those inside others |
+| `recompute_code`, `in_order`, `recompute_problem` | the code of a choice, a list in order, a wrong choice |
 | `CHOICES` | the words that a field of a plan may have, by field |
 """
 
@@ -24,11 +27,20 @@ from .plan import (
     CUDA_GRAPHS,
     DISPATCHERS,
     PRECISIONS,
-    RECOMPUTE,
     Plan,
     RemainderChunks,
 )
 from .plan_batch import HABIT, PlanBatch
+from .recompute import (
+    MODULES,
+    RECOMPUTE,
+    absent_modules,
+    in_order,
+    modules_of,
+    outer_modules,
+    recompute_code,
+    recompute_problem,
+)
 from .work import Work
 
 __all__ = [
@@ -38,6 +50,7 @@ __all__ = [
     "DEFAULT_OPTIONS",
     "DISPATCHERS",
     "HABIT",
+    "MODULES",
     "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
@@ -47,6 +60,12 @@ __all__ = [
     "PlanOptions",
     "RemainderChunks",
     "Work",
+    "absent_modules",
     "broken_options",
+    "in_order",
+    "modules_of",
+    "outer_modules",
     "parse_options",
+    "recompute_code",
+    "recompute_problem",
 ]

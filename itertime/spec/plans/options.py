@@ -73,6 +73,9 @@ class PlanOptions:
     activation_inputs: Literal["bf16", "fp8"] = optional(
         "bf16", "form in which inputs of an MLP's activation are kept for the backward pass"
     )
+    loss_chunks: Annotated[Count, Field(le=1_000_000)] = optional(
+        1, "parts of a micro-batch whose logits exist one after the other (chunked linear cross-entropy)", "1"
+    )
     quantized_weights: StrictBool = optional(False, "ZeRO gathers weights in 8 bit (ZeRO++, qwZ)")
     weight_shards: Count | None = optional(
         None, "ranks that share one copy of the weights; by default as ZeRO says"

@@ -13,6 +13,7 @@ from itertime.spec.model import ModelSpec
 
 from .option_rules import broken_options
 from .options import DEFAULT_OPTIONS, PlanOptions
+from .recompute import absent_modules, in_order, modules_of, recompute_code, recompute_problem
 
 Count = int | Whole
 
@@ -38,7 +39,6 @@ class RemainderChunks:
         return cls(first, most, first + full_chunks * most - model.layers, chunks - 1 - full_chunks)
 
 
-RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
 PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32")
 CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
@@ -56,7 +56,6 @@ _COUNTS = (
 )
 _OPTIONAL = ("zero_group", "bucket_bytes", "etp")
 CHOICES = {
-    "recompute": RECOMPUTE,
     "schedule": SCHEDULES,
     "split": SPLITS,
     "cp_exchange": CP_EXCHANGES,
@@ -105,7 +104,8 @@ class Plan:
     `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
     last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
     "selective" repeats only the attention core (Korthikanti et al. 2022), "elementwise" only norms and
-    activations. "none" keeps everything.
+    activations. "none" keeps everything. A list of modules with commas, like "layernorm,moe_act", repeats
+    these, by the names of Megatron Core (`spec/plans/recompute.py`).
 
     `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
     layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
@@ -159,11 +159,15 @@ class Plan:
     options: PlanOptions = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
-        """Whole numbers of numpy become Python's, so that products and JSON of a plan are as exact."""
+        """Whole numbers of numpy become Python's, so that products and JSON of a plan are as exact; modules
+        to recompute stand in one order.
+        """
         for name in _COUNTS:
             value = getattr(self, name)
             if type(value) is not int and isinstance(value, np.integer):
                 object.__setattr__(self, name, int(value))
+        if isinstance(self.recompute, str):
+            object.__setattr__(self, "recompute", in_order(self.recompute))
 
     @property
     def gpus(self) -> int:
@@ -258,6 +262,8 @@ class Plan:
             largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
                 bad.append(f"{name}={quoted(value)}: must be a whole number from 1 to {text}")
+        if problem := recompute_problem(self.recompute):
+            bad.append(f"recompute={quoted(self.recompute)}: {problem}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
@@ -315,6 +321,10 @@ class Plan:
             (
                 self.offload_layers > (layers if self.split == "compute" else -(-layers // pp)),
                 f"offload_layers={self.offload_layers}: a stage has no more than {-(-layers // pp)} layers",
+            ),
+            *(
+                (True, f"recompute={self.recompute}: {need}; leave it out")
+                for need in absent_modules(model, modules_of(recompute_code(self.recompute)))
             ),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
             *((bool(broken), reason) for broken, reason in broken_options(self.options, model, self)),

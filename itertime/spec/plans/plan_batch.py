@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from itertime.arrays import Array, Flags, Whole
 
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
-from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, RECOMPUTE, Plan
+from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, Plan
+from .recompute import RECOMPUTE, recompute_code, recompute_text
 
 MOST_KEYS = 2**62
 _NUMBERS = (
@@ -40,10 +41,11 @@ HABIT = -1
 class PlanBatch:
     """Many plans of one model as columns: arrays of one shape, one element per plan, ready to broadcast.
 
-    `recompute`, `cp_exchange`, `precision`, `cuda_graphs` and `dispatcher` hold indices into RECOMPUTE,
-    CP_EXCHANGES, PRECISIONS, CUDA_GRAPHS and DISPATCHERS. `bucket_bytes` is 0 where a plan has None. `etp` is
-    never unstated. `tp_overlap` is 0, 1 or HABIT. `recompute_permille` is `recompute_fraction` in
-    thousandths. `options` is no column: all plans of a batch have the same.
+    `cp_exchange`, `precision`, `cuda_graphs` and `dispatcher` hold indices into CP_EXCHANGES, PRECISIONS,
+    CUDA_GRAPHS and DISPATCHERS, `recompute` one into RECOMPUTE or the `recompute_code` of modules.
+    `bucket_bytes` is 0 where a plan has None. `etp` is never unstated. `tp_overlap` is 0, 1 or HABIT.
+    `recompute_permille` is `recompute_fraction` in thousandths. `options` is no column: all plans of a batch
+    have the same.
     """
 
     tp: Whole
@@ -105,6 +107,24 @@ class PlanBatch:
     def below_16_bit(self) -> Flags:
         """Whether matrices of the layers have fewer than 16 bits."""
         return (self.precision > 0) & ~self.in_32_bit
+
+    @cached_property
+    def recomputed_modules(self) -> tuple[int, ...]:
+        """The values of `recompute` that name modules, each once."""
+        if (self.recompute < len(RECOMPUTE)).all():
+            return ()
+        return tuple(code for code in sorted(set(self.recompute.tolist())) if code >= len(RECOMPUTE))
+
+    def by_recompute(
+        self, choices: Sequence[Array | Whole], of_modules: Mapping[int, Array | Whole]
+    ) -> Array:
+        """Of arrays in the order of RECOMPUTE, and by the code of modules, each plan's own."""
+        if not of_modules:
+            return np.asarray(self.recompute.choose(choices))
+        own = np.asarray(np.where(self.recompute < len(RECOMPUTE), self.recompute, 0).choose(choices))
+        for code, values in of_modules.items():
+            own = np.where(self.recompute == code, values, own)
+        return own
 
     @cached_property
     def width(self) -> Array:
@@ -228,7 +248,7 @@ class PlanBatch:
         group = int(self.zero_group[row])
         return Plan(
             **values,
-            recompute=RECOMPUTE[self.recompute[row]],
+            recompute=recompute_text(int(self.recompute[row])),
             zero_group=None if group == self.dp[row] * self.cp[row] else group,
             schedule="gpipe" if self.gpipe[row] else "1f1b",
             split=self._split(row),
@@ -265,7 +285,7 @@ def _ranked(numbers: Whole) -> tuple[Whole, int]:
 def _numbers(plan: Plan) -> tuple[int, ...]:
     return (
         *(plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.micro_batch, plan.global_batch),
-        *(plan.interleave, RECOMPUTE.index(plan.recompute), plan.zero_stage),
+        *(plan.interleave, recompute_code(plan.recompute), plan.zero_stage),
         *(plan.zero_group or plan.dp * plan.cp, plan.bucket_bytes or 0),
         *(PRECISIONS.index(plan.precision), plan.expert_tp),
         HABIT if plan.tp_overlap is None else int(plan.tp_overlap),

@@ -12,8 +12,8 @@ from itertime.spec.flops import ForwardFlops
 from itertime.spec.lengths import Lengths
 from itertime.spec.model import ModelSpec
 
-from .plan import RECOMPUTE
 from .plan_batch import PlanBatch
+from .recompute import RECOMPUTE, outer_modules
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,5 +72,30 @@ class Work:
             by_choice["early-stop"] -= 2.0 * model.layers * model.hidden * model.ffn_hidden
         if model.attention == "core":
             by_choice["selective"] = scores
-        repeated = np.array([by_choice.get(choice, 0.0) for choice in RECOMPUTE])[plans.recompute]
+        of_modules = {
+            code: self._of_modules(outer_modules(code), scores) for code in plans.recomputed_modules
+        }
+        words = [np.asarray(by_choice.get(choice, 0.0)) for choice in RECOMPUTE]
+        repeated = plans.by_recompute(words, {code: np.asarray(flops) for code, flops in of_modules.items()})
         return np.asarray(self.tokens * repeated * (plans.recompute_permille / 1000))
+
+    def _of_modules(self, modules: tuple[str, ...], scores: float) -> float:
+        """FLOPs of a token in these modules of all layers; `scores` are those of core attention."""
+        model = self.model
+        repeated = scores if "core_attn" in modules and model.attention == "core" else 0.0
+        for count, form in zip(model.form_layers, model.forms, strict=True):
+            repeated += 2.0 * count * sum(_weights(form, module) for module in modules)
+        return repeated
+
+
+def _weights(form: ModelSpec, module: str) -> int:
+    """Weights of one layer's matrices in a module that a token passes."""
+    if module == "mla_up_proj" and form.latent_kv:
+        return form.attention_matmul_parameters - form.latent_parameters - form.v_hidden * form.hidden
+    if module == "mlp" and form.experts == 1:
+        return form.mlp_matmul_parameters
+    if module == "shared_experts":
+        return form.shared_matmul_parameters
+    if module == "moe" and form.experts > 1:
+        return form.layer_matmul_parameters - form.attention_matmul_parameters
+    return 0

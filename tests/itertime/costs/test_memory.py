@@ -10,7 +10,7 @@ from itertime.costs import Memory, Workload, memory
 from itertime.costs.activation_copies import activation_copies_s
 from itertime.costs.memory import activations_of
 from itertime.costs.offload import offloaded_step
-from itertime.spec import Site
+from itertime.spec import PlanOptions, Site
 from tests.tables import table_rows
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -67,6 +67,90 @@ def test_activations_of_a_layer_are_those_of_korthikanti_et_al():
     assert with_dropout - per_layer() == pytest.approx(masks)
     two = replace(two, dropout=True)
     assert per_layer(sequence_parallel=True) == pytest.approx(s * b * h * (34 / t + 5 * a * s / (h * t)))
+
+
+MODULES = [
+    ("llama2-7b", "layernorm", lambda m: 4 * m.hidden, lambda m: 0),
+    ("llama2-7b", "mlp", lambda m: 6 * m.ffn_hidden, lambda m: 3 * m.hidden * m.ffn_hidden),
+    (
+        "deepseek-v2-lite",
+        "mla_up_proj",
+        lambda m: 2 * 16 * (192 + 192 + 128),
+        lambda m: 16 * (2048 * 192 + 512 * 256),
+    ),
+    ("mixtral-8x7b", "moe_act", lambda m: 2 * 2 * m.ffn_hidden, lambda m: 0),
+    (
+        "mixtral-8x7b",
+        "moe",
+        lambda m: 2 * (2 * m.hidden + 6 * m.ffn_hidden),
+        lambda m: m.hidden * (8 + 6 * m.ffn_hidden),
+    ),
+    ("deepseek-v2-lite", "shared_experts", lambda m: 6 * 2816, lambda m: 3 * 2048 * 2816),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "nbytes", "weights"), MODULES)
+def test_a_module_that_is_recomputed_keeps_its_input_alone(name, module, nbytes, weights):
+    """Bytes and weights a token of one layer of the first form; seconds and FLOPs come back with them."""
+    model = replace(load_model(name), layers=4)
+    if model.dense_layers:
+        model = replace(model, dense_layers=0, dense_ffn_hidden=0)
+    plan, h100 = Plan(1, 1, 1, 1, 1, recompute="none"), load_system("dgx-h100")
+    whole, again = (predict(model, each, h100) for each in (plan, replace(plan, recompute=module)))
+    freed = whole.memory_parts["activations"] - again.memory_parts["activations"]
+    # Of one layer it is there while the layer is recomputed.
+    assert freed == pytest.approx((model.layers - 1) * model.seq_len * nbytes(model), rel=1e-9)
+    flops = 2 * model.layers * model.seq_len * weights(model)
+    assert again.hardware_flops - again.model_flops == pytest.approx(flops, rel=1e-9)
+    assert again.breakdown["recompute"] > max(flops / 989e12, 1e-5)
+
+
+def test_modules_add_up_and_core_attention_alone_is_selective():
+    plan, h100 = Plan(1, 1, 8, 1, 8, recompute="none", ep=8), load_system("dgx-h100")
+    model = load_model("deepseek-v2-lite")
+
+    def repeated_s(text):
+        return predict(model, replace(plan, recompute=text), h100).breakdown["recompute"]
+
+    both = repeated_s("moe_act, layernorm")
+    assert both == pytest.approx(repeated_s("moe_act") + repeated_s("layernorm"), rel=1e-12)
+    assert repeated_s("moe,moe_act,shared_experts") == repeated_s("moe") > repeated_s("shared_experts")
+    assert repeated_s("mlp,moe,mla_up_proj,layernorm") < repeated_s("full")
+    core = replace(load_model("gpt3-13b"), attention="core")
+    alike = [predict(core, Plan(1, 1, 8, 1, 8, recompute=each), h100) for each in ("selective", "core_attn")]
+    assert alike[0] == alike[1]
+
+
+def test_a_chunked_loss_keeps_one_chunk_and_the_gradients_of_its_inputs():
+    """Of 65,536 tokens and 128,256 words Liger Kernel takes chunks of 2,048 tokens."""
+    model = load_model("llama3-8b").with_seq_len(65536)
+    plan, h100 = Plan(1, 1, 4, 1, 4, zero_stage=3), load_system("dgx-h100")
+    gradients, words = 2 * 4096 * (65536 + 128256), 128256
+
+    def of_logits(model, framework, **options):
+        found = predict(
+            model, replace(plan, options=PlanOptions(**options)), replace(h100, framework=framework)
+        )
+        return found.memory_parts["logits"], found.breakdown["head"]
+
+    fused = replace(model, fused_loss=True)
+    assert of_logits(fused, "megatron")[0] == 2 * 65536 * words
+    assert of_logits(fused, "eager")[0] == 2 * 2048 * words + gradients
+    whole_s, (nbytes, chunked_s) = (
+        of_logits(model, "megatron")[1],
+        of_logits(model, "megatron", loss_chunks=8),
+    )
+    assert nbytes == 10 * 65536 / 8 * words + gradients
+    assert whole_s < chunked_s < 1.2 * whole_s
+
+
+def test_eager_modules_of_transformers_keep_32_bit_of_softmax_and_norms():
+    """45.61 GiB measured of Llama-7B with 8 samples of 512 tokens (OpenLMLab/LOMO); logits are among them."""
+    model = replace(load_model("llama-7b").with_seq_len(512), attention="core")
+    plan = Plan(1, 1, 1, 8, 8, recompute="none")
+    kept = [of_framework(name, model, plan)["activations"] for name in ("eager", "megatron")]
+    more = 32 * 8 * 512 * (4 * 32 * 512 + 8 * 4096)
+    assert kept[0] - kept[1] == pytest.approx(more, rel=1e-9)
 
 
 def test_full_recompute_keeps_one_input_per_layer_and_micro_batch_in_flight():

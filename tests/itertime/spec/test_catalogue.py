@@ -169,7 +169,8 @@ def test_a_balanced_split_needs_no_divisor():
     assert Plan(8, 5, 1, 1, 8, split="balanced").broken_rules(LARGE) == []
 
 
-VALUES = TABLES["values of plans"] | {"recompute": RECOMPUTE}
+MODULES = ("core_attn", "layernorm,moe_act", "mlp,moe,shared_experts")
+VALUES = TABLES["values of plans"] | {"recompute": (*RECOMPUTE, *MODULES)}
 PLANS = st.builds(Plan, **{name: st.sampled_from(values) for name, values in VALUES.items()})
 
 
