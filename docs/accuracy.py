@@ -207,6 +207,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "zero_shot": tables.zero_shot(sets, without),
         "by_kind": tables.by_kind(sets),
         "ultrascale": tables.ultrascale(sets),
+        "ultrascale_modes": tables.ultrascale_modes(sets),
         "calibrated": calibrated(fits),
         "memory": memory(fits),
         "headroom": headroom([each for each in sets if each.name in CALIBRATED or each.name == ULTRASCALE]),

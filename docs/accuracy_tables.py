@@ -17,7 +17,7 @@ from experiments.evidence.choose_plans import CAUSES, Choice, causes, choices_of
 from experiments.evidence.left_out import HEADER, Scores, mean_line
 from experiments.evidence.left_out import lines as left_out_lines
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
-from itertime.accuracy.intervals import UNMEASURED, load_ranges
+from itertime.accuracy.intervals import UNMEASURED, load_ranges, modes_s
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, RowError, statistics, validate
@@ -233,6 +233,27 @@ def ultrascale(sets: Sequence[Measured]) -> str:
     return table(["", *classes], lines)
 
 
+def ultrascale_modes(sets: Sequence[Measured]) -> str:
+    """Errors of its pipelines over nodes, each beside the nearer of its two modes, by number of GPUs."""
+    errors: dict[float, dict[str, list[float]]] = {}
+    for each in sets:
+        measured = zip(each.runs.runs, each.runs.measured_s.tolist(), each.predicted_s.tolist(), strict=True)
+        for run, measured_s, predicted_s in measured if each.name == ULTRASCALE else ():
+            fast_s, slow_s = modes_s(run.plan, run.system, predicted_s)
+            if fast_s < slow_s:
+                slow = measured_s**2 > fast_s * slow_s
+                error = 100 * ((slow_s if slow else fast_s) / measured_s - 1)
+                for gpus in (run.plan.gpus, math.inf):
+                    modes = errors.setdefault(gpus, {"without": [], "with": []})
+                    modes["with" if slow else "without"].append(error)
+    lines = []
+    for gpus, modes in sorted(errors.items()):
+        cells = [[len(mode), np.abs(mode).mean(), np.mean(mode)] for mode in modes.values() if mode]
+        name = f"{gpus} GPUs" if gpus < math.inf else "all"
+        lines.append([name, *(f"{count}: {mape:.1f} ({bias:+.1f})" for count, mape, bias in cells)])
+    return table(["", "without stalls", "with stalls"], lines)
+
+
 def sources(scores: Sequence[Scores]) -> str:
     """Every source, as shipped and left out, with an independent simulator's error."""
     rows = [[*cells, number(PEER_PCT.get(cells[0]))] for cells in left_out_lines(scores)]
@@ -281,7 +302,7 @@ def coverage(paths: Iterable[Path]) -> str:
         ends = []
         for run, range_, basis in known:
             if range_ and member(run, basis):
-                by_source.setdefault(run.source, []).append(range_[0] <= math.exp(run.log) <= range_[1])
+                by_source.setdefault(run.source, []).append(range_[0] <= math.exp(run.outside) <= range_[1])
                 ends.append(range_)
         if ends:
             share = 100 * np.mean([np.mean(held) for held in by_source.values()])

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from itertime.accuracy import ANY, CLASSES, TABLE, kind_of
-from itertime.accuracy.intervals import GENERATIONS, LEVEL, UNMEASURED, plan_class
+from itertime.accuracy.intervals import GENERATIONS, LEVEL, UNMEASURED, modes_s, plan_class
 from itertime.calibration import RunSet, read_table, source_of
 from itertime.commandline import run_task
 from itertime.errors import UserError
@@ -76,7 +76,11 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Sample:
-    """A measured run: its source, GPU and framework; `log`: of measured over predicted seconds."""
+    """A measured run: its source, GPU and framework; `log`: of measured over predicted seconds.
+
+    `outside`: of measured seconds over those of the nearer of its two modes, 0 between them; `log` where it
+    has one.
+    """
 
     source: str
     profile: str
@@ -84,6 +88,7 @@ class Sample:
     framework: str
     plans: str
     log: float
+    outside: float
 
     @property
     def unit(self) -> Unit:
@@ -108,12 +113,18 @@ def samples_of(path: Path, fits: Path = FITS) -> list[Sample]:
             kind=kind_of(run.model),
             framework=run.system.framework,
             plans=plan_class(run.model, run.plan, run.system),
-            log=log,
+            log=math.log(measured_s / predicted_s),
+            outside=_outside(measured_s, modes_s(run.plan, run.system, predicted_s)),
         )
-        for source, run, log in zip(
-            sources, runs.runs, np.log(runs.measured_s / predicted).tolist(), strict=True
+        for source, run, measured_s, predicted_s in zip(
+            sources, runs.runs, runs.measured_s.tolist(), predicted.tolist(), strict=True
         )
     ]
+
+
+def _outside(measured_s: float, modes: tuple[float, float]) -> float:
+    fast_s, slow_s = modes
+    return math.log(measured_s / min(max(measured_s, fast_s), slow_s))
 
 
 def _constants_without(source: str, fits: Path) -> list[float] | None:
@@ -223,7 +234,7 @@ class Evidence:
             places = (np.arange(_SITES) + 0.5) / _SITES
             sites = sites + sd * math.sqrt(1 + 1 / len(means)) * stats.t.ppf(places, freedom)
         beside = [
-            np.array([run.log for run in runs]) - self.medians[unit]
+            np.array([run.outside for run in runs]) - self.medians[unit]
             for unit, runs in _grouped(alike, lambda run: run.unit).items()
         ]
         return _middle(sites, beside)
@@ -231,7 +242,7 @@ class Evidence:
     @cached_property
     def medians(self) -> dict[Unit, float]:
         units = _grouped(self.samples, lambda run: run.unit)
-        return {unit: float(np.median([run.log for run in runs])) for unit, runs in units.items()}
+        return {unit: float(np.median([run.outside for run in runs])) for unit, runs in units.items()}
 
     @cached_property
     def spreads(self) -> dict[str, tuple[float, int]]:
@@ -245,7 +256,7 @@ class Evidence:
         classes = _grouped(
             (run for run in self.samples if run.framework not in LAWLESS), lambda run: (*run.unit, run.plans)
         )
-        by_class = {key: float(np.median([run.log for run in runs])) for key, runs in classes.items()}
+        by_class = {key: float(np.median([run.outside for run in runs])) for key, runs in classes.items()}
         software = {
             key: float(np.mean([medians[unit] for unit in units]))
             for key, units in _grouped(medians, lambda unit: unit[1:]).items()

@@ -72,7 +72,7 @@ def scores_of(files: Sequence[str | Path]) -> list[Scores]:
             entry.left_out_pct.append(100 * math.expm1(-sample.log))
             ends = load_ranges(sample.source).of(sample.profile, sample.kind, sample.framework, sample.plans)
             if ends:
-                entry.in_interval.append(ends[0] <= math.exp(sample.log) <= ends[1])
+                entry.in_interval.append(ends[0] <= math.exp(sample.outside) <= ends[1])
     return [scores[name] for name in sorted(scores)]
 
 

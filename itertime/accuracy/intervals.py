@@ -156,11 +156,19 @@ def interval_s(
         relative = _range(without, *_names(model, plan, system, framework))
         if relative is None:
             return None
-    fast_s = slow_s = iteration_s
-    if system.stalling_nodes:
-        stalled_s, likely = stalled_sends(load_framework(framework or system.framework), system, plan)
-        fast_s, slow_s = (iteration_s - stalled_s, slow_s) if likely else (fast_s, iteration_s + stalled_s)
-    return relative[0] * float(fast_s), relative[1] * float(slow_s)
+    fast_s, slow_s = modes_s(plan, system, iteration_s, framework=framework)
+    return relative[0] * fast_s, relative[1] * slow_s
+
+
+def modes_s(plan: Plan, system: System, iteration_s: float, *, framework: str = "") -> Range:
+    """The predicted seconds of runs without stalled sends, and of those with them; equal where sends do not
+    stall. `iteration_s` are those of the likelier mode; `framework`: its name, if not that of the system.
+    """
+    if not system.stalling_nodes:
+        return iteration_s, iteration_s
+    stalled_s, likely = stalled_sends(load_framework(framework or system.framework), system, plan)
+    modes = (iteration_s - stalled_s, iteration_s) if likely else (iteration_s, iteration_s + stalled_s)
+    return float(modes[0]), float(modes[1])
 
 
 def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: str = "") -> str:

@@ -17,11 +17,21 @@ _GATHER, _ALL_TO_ALL = CP_EXCHANGES.index("gather"), CP_EXCHANGES.index("a2a")
 
 
 def activation_all_reduce_s(workload: Workload) -> Array:
-    """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice that, over the group's ranks."""
+    """Seconds to sum one micro-batch's activations, 2 s b h bytes or twice that, over the group's ranks.
+
+    Under sequence parallelism it is a reduce-scatter and an all-gather. Between nodes both are rings, which a
+    tree of an all-reduce is not; within a node they take about as long as the all-reduce.
+    """
     plans = workload.plans
     if (plans.tp == 1).all():
         return np.zeros(len(plans))
-    return all_reduce_s(_activation_bytes(workload), tensor_group(workload), workload.fabric)
+    nbytes, group, fabric = _activation_bytes(workload), tensor_group(workload), workload.fabric
+    summed = all_reduce_s(nbytes, group, fabric)
+    in_rings = plans.sequence_parallel & (plans.tp > group.ranks_per_node)
+    if not in_rings.any():
+        return summed
+    scattered = reduce_scatter_s(nbytes, group, fabric)
+    return np.where(in_rings, scattered + all_gather_s(nbytes, group, fabric), summed)
 
 
 def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:

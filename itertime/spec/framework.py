@@ -101,7 +101,7 @@ class Framework:
         0.0, "in addition to crossing_layer_s for each tensor-parallel rank", "s"
     )
     stalled_send_s: NonNegative = optional(
-        0.0, "added per micro-batch and neighbour of a stage in runs with a stalling node", "s"
+        0.0, "added per step of a pipeline and neighbour of a stage in runs with a stalling node", "s"
     )
     expert_layer_s: NonNegative = optional(
         0.0, "added per layer of experts and micro-batch: routing, synchronisation", "s"

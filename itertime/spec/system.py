@@ -414,11 +414,13 @@ def stalled_sends(framework: Framework, system: System, plans: Any) -> tuple[Any
     """Seconds that stalled sends add to an iteration of a `Plan`, or of each in a `PlanBatch`, and whether a
     run is likely to have a node that stalls them.
 
-    A stage of two has one neighbour, those between have two; a run has such a node with probability
+    They delay every step of the pipeline, of which it takes one for each micro-batch and pp - 1 to fill. A
+    stage of two has one neighbour, those between have two; a run has such a node with probability
     1 - (1 - share)^nodes. Every run is in one of two modes, with these seconds or without.
     """
     nodes = np.ceil(plans.gpus / system.gpus_per_node)
     neighbours = np.minimum(plans.pp, 4) / 2
     crosses = (plans.pp > 1) & (plans.gpus > system.domain_gpus)
-    seconds = np.where(crosses, plans.microbatches * neighbours * framework.stalled_send_s, 0.0)
+    steps = plans.microbatches + plans.pp - 1
+    seconds = np.where(crosses, steps * neighbours * framework.stalled_send_s, 0.0)
     return seconds, 1 - (1 - system.stalling_nodes) ** nodes > 0.5

@@ -141,7 +141,7 @@ def test_the_shipped_table_states_its_origin():
 
 
 def drawn(logs, source, profile="a100-80gb", plans="data", framework="megatron", kind="dense"):
-    return [Sample(source, profile, kind, framework, plans, float(log)) for log in logs]
+    return [Sample(source, profile, kind, framework, plans, float(log), float(log)) for log in logs]
 
 
 def only(samples, name):
