@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -86,8 +86,11 @@ class Measured:
 
 
 def read(path: Path) -> Measured:
-    runs = RunSet.of(read_table(path))
-    return Measured(path.stem, runs, runs.evaluate(Site())[0], validate(path))
+    """A file without the rows of chips that only data sheets describe (docs/systems.md)."""
+    runs = RunSet.of(read_table(path)).on_measured_chips()
+    errors, ids = validate(path), {cells["id"] for cells in runs.cells}
+    errors = replace(errors, predicted=tuple(row for row in errors.predicted if row.id in ids))
+    return Measured(path.stem, runs, runs.evaluate(Site())[0], errors)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

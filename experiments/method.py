@@ -24,10 +24,11 @@ from statistics import fmean
 
 import pandas as pd
 
-from experiments.profiles.build import build, render
+from experiments.profiles.build import build
 from itertime.commandline import run_task
 from itertime.io import read_text, write_text
 from itertime.prediction import Prediction, predict
+from itertime.profiling import render
 from itertime.spec import ModelSpec, Plan, Profile, load_profile, load_system
 
 HERE = Path(__file__).parent

@@ -10,6 +10,7 @@ Each runs as `python -m experiments.evidence.PROGRAM`.
 | `balance_table` | what these lengths cost, by how they are dealt to ranks |
 | `choose_plans` | what choosing the plan predicted best costs |
 | `fit_frameworks` | the constants of frameworks, each source left out in turn |
+| `fit_chips` | what chips that only data sheets describe reach of their peak, each model left out in turn |
 | `left_out` | errors and coverage of every source, with that source left out |
 | `growth` | what the slowest of many GPUs costs |
 | `build_convergence` | steps to convergence and start-up, of BERT's result logs |

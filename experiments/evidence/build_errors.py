@@ -66,7 +66,7 @@ def measured_errors(files: Sequence[str | Path]) -> dict[str, Any]:
     found: dict[str, dict[str, _Found]] = {}
     sets = {}
     for path in map(Path, files):
-        runs = RunSet.of(read_table(path))
+        runs = RunSet.of(read_table(path)).on_measured_chips()
         if not len(runs):
             raise UserError(f"{path}: no row can be predicted; leave the file out")
         predicted = runs.evaluate(Site())[0]

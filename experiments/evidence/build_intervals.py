@@ -100,7 +100,7 @@ def samples_of(path: Path, fits: Path = FITS) -> list[Sample]:
     """The runs of a table that can be expressed, predicted with the constants of frameworks that were fitted
     without their source, as far as the file `fits` has them. Raises TableError for a malformed file.
     """
-    runs = RunSet.of(read_table(path))
+    runs = RunSet.of(read_table(path)).on_measured_chips()
     sources = [source_of(cells, path.stem) for cells in runs.cells]
     predicted = np.zeros(len(runs))
     for source in set(sources):

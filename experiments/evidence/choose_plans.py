@@ -155,7 +155,7 @@ def regrets(
     """
     found = {}
     for path in map(Path, files):
-        runs = RunSet.of(read_table(path))
+        runs = RunSet.of(read_table(path)).on_measured_chips()
         choices = choices_of(runs, runs.evaluate(Site(), frameworks)[0])
         if choices:
             found[path.stem] = choices

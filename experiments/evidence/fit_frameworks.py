@@ -136,7 +136,7 @@ class Runs:
         """The runs of these tables, in order. Raises TableError for a malformed file."""
         found = []
         for path in map(Path, files):
-            rows = RunSet.of(read_table(path))
+            rows = RunSet.of(read_table(path)).on_measured_chips()
             kinds: dict[tuple[str, str, bool, bool, bool], list[int]] = {}
             for row, (cells, run) in enumerate(zip(rows.cells, rows.runs, strict=True)):
                 sustained = run.profile.gemm_in_training != 1

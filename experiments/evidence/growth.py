@@ -73,7 +73,7 @@ def growth_of(files: Sequence[str | Path]) -> list[Growth]:
     """
     plans: dict[tuple[object, ...], list[tuple[int, float]]] = {}
     for path in map(Path, files):
-        runs = RunSet.of(read_table(path))
+        runs = RunSet.of(read_table(path)).on_measured_chips()
         predicted_s = runs.evaluate()[0]
         for cells, run, seconds, measured_s in zip(
             runs.cells, runs.runs, predicted_s, runs.measured_s, strict=True

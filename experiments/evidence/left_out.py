@@ -63,7 +63,7 @@ def scores_of(files: Sequence[str | Path]) -> list[Scores]:
     """
     scores: dict[str, Scores] = {}
     for path in map(Path, files):
-        runs = RunSet.of(read_table(path))
+        runs = RunSet.of(read_table(path)).on_measured_chips()
         shipped = runs.evaluate()[0] / runs.measured_s - 1
         for cells, error, sample in zip(runs.cells, shipped.tolist(), samples_of(path), strict=True):
             name = source_of(cells, path.stem)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 from itertime.commandline import run_task
 from itertime.io import write_text
+from itertime.profiling import render
 from itertime.spec import Evidence, Profile, load_profile
 from itertime.spec.kernels import AttentionSlowdown
 from itertime.spec.operators import GemmModel, PowerTerm
@@ -32,7 +31,7 @@ from .fit_gemm import fit_gemm
 from .sustained import SOURCES, fit_grouped, fit_precisions
 from .training import with_training
 
-__all__ = ["build", "main", "render"]
+__all__ = ["build", "main"]
 
 PROGRAM = "python -m experiments.profiles.build"
 EXAMPLES = f"""\
@@ -280,23 +279,6 @@ def _with_assumptions(evidence: list[Evidence]) -> list[Evidence]:
 
 def _plain(table: SizeTable) -> dict[str, Any]:
     return {"ranks": table.ranks, "first_bytes": table.first_bytes, "time_s": table.time_s}
-
-
-def render(profile: dict[str, Any]) -> str:
-    """The profile as JSON, each list of numbers on one line, numbers to 6 significant digits."""
-
-    def on_one_line(numbers: re.Match[str]) -> str:
-        return "[" + ", ".join(numbers[0].strip("[]").replace(",", " ").split()) + "]"
-
-    return re.sub(r"\[[\s\d.,e+-]+\]", on_one_line, json.dumps(_tidy(profile), indent=1)) + "\n"
-
-
-def _tidy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _tidy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_tidy(item) for item in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@
 | `measured_relatives` | profiles that borrow each other's intervals |
 | `ANY` | in the table: any GPU, any framework |
 | `conformal_range` | the range that holds the next ratio with a given probability |
-| `TABLE` | the file of the shipped intervals |
+| `TABLE`, `CHIPS_TABLE` | the files of the shipped intervals; that of chips that only data sheets describe |
 | `errors_on` | how wrong predictions on a GPU were, and plans beside each other |
 | `WatchedProfile` | a profile that notes which of the sizes asked for lie outside the measured ones |
 
@@ -20,6 +20,7 @@ from .errors_by_gpu import errors_on
 from .extrapolation import WatchedProfile
 from .intervals import (
     ANY,
+    CHIPS_TABLE,
     CLASSES,
     TABLE,
     conformal_range,
@@ -31,6 +32,7 @@ from .intervals import (
 
 __all__ = [
     "ANY",
+    "CHIPS_TABLE",
     "CLASSES",
     "TABLE",
     "WatchedProfile",

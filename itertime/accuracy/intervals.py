@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from itertime.io import MAX_BYTES, read_text
-from itertime.spec import ModelSpec, Plan, System, load_framework, stalled_sends
+from itertime.spec import ModelSpec, Plan, System, load_framework, profile_of, stalled_sends
 
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
+CHIPS_TABLE = Path(__file__).parents[1] / "residuals" / "chips_by_sheet.json"
 LEVEL = 0.9
 SMALL_HIDDEN = 2048
 LONG_TOKENS = 32_768
@@ -44,6 +45,7 @@ GENERATIONS = {
     "b300-270gb": "blackwell",
     "gb200-186gb": "blackwell",
     "gb300-280gb": "blackwell",
+    "h20": "hopper",
 }
 """Profiles that borrow each other's ranges, widened, where a GPU has too few runs of its own."""
 ANY = "*"  # any GPU, any framework
@@ -146,12 +148,13 @@ def interval_s(
 ) -> Range | None:
     """The interval in seconds that should hold nine in ten measured iterations, given the predicted seconds.
 
-    A calibrated site has the range of its own held-out runs. Elsewhere the range is the first of `lookups`
-    that is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
+    A calibrated site has the range of its own held-out runs. A chip that only a data sheet describes has that
+    of other models on it, or of other chips of its class. Elsewhere the range is the first of `lookups` that
+    is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
     None where no run tells. Where sends may stall, the interval reaches from the runs without stalls to those
     with them.
     """
-    relative = system.site.measured_over_predicted
+    relative = system.site.measured_over_predicted or _range_by_sheet(system)
     if relative is None:
         relative = _range(without, *_names(model, plan, system, framework))
         if relative is None:
@@ -175,7 +178,40 @@ def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: s
     """What the width of `interval_s` comes from, in words; "" where there is no interval."""
     if system.site.measured_over_predicted is not None:
         return "the site's own runs, each predicted by constants that were fitted without it"
+    if profile_of(system).chip_class:
+        return _basis_by_sheet(system)
     return _basis(*_names(model, plan, system, framework))
+
+
+def _range_by_sheet(system: System) -> Range | None:
+    """The range of a chip that only a data sheet describes; None for chips with kernels of their own."""
+    chip_class = profile_of(system).chip_class
+    return _pair(_entry_by_sheet(system)[1]["range"]) if chip_class else None
+
+
+def _basis_by_sheet(system: System) -> str:
+    """What the width of such a chip's range comes from, in words."""
+    chip_class = profile_of(system).chip_class
+    name, entry = _entry_by_sheet(system)
+    sheet = "its kernels are scaled by data sheets"
+    if name == chip_class:
+        return f"{sheet}; what they reach of the peak, by {entry['chips']} other chips of class {chip_class}"
+    models = f"{entry['models']} model{'s' if entry['models'] > 1 else ''}"
+    return f"{sheet}; what they reach of the peak, by {entry['rows']} runs of {models} on {name}"
+
+
+def _entry_by_sheet(system: System) -> tuple[str, Mapping[str, Any]]:
+    """The entry of a system's chip in `CHIPS_TABLE` and its name there, that of its class if it has none."""
+    chips, chip_class = _chips_table(), profile_of(system).chip_class
+    if system.profile in chips["chips"]:
+        return system.profile, chips["chips"][system.profile]
+    return chip_class, chips["classes"][chip_class]
+
+
+@functools.cache
+def _chips_table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(read_text(CHIPS_TABLE, MAX_BYTES))
+    return table
 
 
 @functools.cache

@@ -16,9 +16,9 @@ from pydantic.dataclasses import dataclass
 
 from itertime.errors import UserError
 from itertime.io import CONFIG, construct, read_mapping, shown
-from itertime.spec import PRECISIONS, list_models
+from itertime.spec import PRECISIONS, ModelSpec, list_models
 
-from .table import Cells
+from .named_rows import Cells
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -55,6 +55,14 @@ class Chip:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class Accelerator:
+    """A chip that tables name, the system whose nodes hold it, and how many devices of a plan it is."""
+
+    system: str
+    devices: int = 1
+
+
+@dataclass(frozen=True, config=CONFIG)
 class BertConventions:
     """What MLPerf's rules and the submitters' codes fix for BERT, and the names of their machines."""
 
@@ -75,6 +83,8 @@ class Conventions:
     memories: dict[str, dict[str, Any]]
     usual_power_w: dict[str, float]
     chips: dict[str, Chip]
+    accelerators: dict[str, Accelerator]
+    scaled_models: dict[str, dict[str, Any]]
     precisions: dict[str, str]
     software: dict[str, str]
     bert: BertConventions
@@ -126,6 +136,48 @@ def system_of(gpu: str) -> str:
             f"gpu={shown(gpu)}: no profile for GPU {shown(gpu)}; those known are forms of {', '.join(chips)}"
         )
     return system
+
+
+def nodes_of(gpu: str) -> str:
+    """The system whose nodes hold a GPU of an iteration table: one with kernels of its own (`system_of`), or
+    one that only its data sheet describes. Raises UserError as `system_of` does.
+    """
+    accelerator = _accelerator(gpu)
+    if accelerator is None or accelerator.devices > 1:  # such a table counts devices, and names chips
+        return system_of(gpu)
+    return accelerator.system
+
+
+def accelerator_of(chip: str) -> Accelerator:
+    """The chip that a table of chips names. Raises UserError for one that no system has.
+
+    >>> accelerator_of("TPU7x (Ironwood)").system, accelerator_of("Trainium1 (chip of 2 cores)").devices
+    ('tpu7x', 2)
+    """
+    accelerator = _accelerator(chip)
+    if accelerator is not None:
+        return accelerator
+    try:
+        return Accelerator(system_of(chip))
+    except UserError:
+        raise UserError(
+            f"chip={shown(chip)}: no system has it; `itertime systems new` makes one of its data sheet"
+        ) from None
+
+
+def _accelerator(chip: str) -> Accelerator | None:
+    named = (entry for pattern, entry in CONVENTIONS.accelerators.items() if re.search(pattern, chip.lower()))
+    return next(named, None)
+
+
+def scaled_model(name: str) -> ModelSpec | None:
+    """The model of a benchmark that is published as a rule of scaling, and no model of its own."""
+    fields = CONVENTIONS.scaled_models.get(name.lower())
+    if fields is None:
+        return None
+    base = CONVENTIONS.scaled_models.get(fields.get("like", ""), {})
+    own = {key: value for key, value in fields.items() if key != "like"}
+    return construct(ModelSpec, {"name": name.lower(), **base, **own}, _FILE)
 
 
 def precision_of(recipe: str | None) -> str:

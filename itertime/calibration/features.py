@@ -66,6 +66,7 @@ def features_of(row: Cells) -> Features:
     for column, reason in _contradictions(row):
         raise UserError(f"{column}={row[column]}: {reason}")
     assumed = [f"the source does not say {row['missing']}"] if row["missing"] else []
+    assumed += row.get("assumptions", ())
     if row["lora_rank"] and row["lora_targets"] is None:
         assumed.append("lora_rank: low-rank matrices beside queries, keys, values and projection only")
     recompute, fraction, repeated = _recomputation(row, assumed)

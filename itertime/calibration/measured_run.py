@@ -30,7 +30,7 @@ from itertime.spec import (
     profile_of,
 )
 
-from .conventions import CONVENTIONS, conventions_of, published_names, system_of, unknown_layers
+from .conventions import CONVENTIONS, conventions_of, nodes_of, published_names, unknown_layers
 from .features import Features, features_of, is_mixture, micro_batches, recompute_alternatives
 from .table import Cells
 
@@ -70,7 +70,7 @@ def measured_run(row: Cells, site: Site | None) -> MeasuredRun:
     for column in _STATED:
         if row[column] is None:
             raise UserError(f"the source does not say {column}")
-    node = row["node"] or _node(conventions_of(row).system or system_of(row["gpu"]))
+    node = row["node"] or _node(conventions_of(row).system or nodes_of(row["gpu"]))
     features = features_of(row)
     degrees = ("tp", "pp", "cp", "dp") if row["cp"] else ("tp", "pp", "dp")
     ranks = math.prod(row[name] for name in degrees)

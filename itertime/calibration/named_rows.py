@@ -53,13 +53,13 @@ def _complete_model(row: Cells, path: Path, where: str) -> None:
         return
     spec = load_model(_file(row["model"], path)).with_seq_len(row["seq_len"])
     row["spec"] = spec
-    _fill(row, _cells_of(spec), f"model={shown(row['model'])}", where)
+    _fill(row, cells_of(spec), f"model={shown(row['model'])}", where)
     if row["recompute"] is None:
         row["recompute"] = "none"
         row["missing"] = f"{row['missing']}, {_UNSTATED}" if row["missing"] else _UNSTATED
 
 
-def _cells_of(model: ModelSpec) -> Cells:
+def cells_of(model: ModelSpec) -> Cells:
     """The cells of a model's shape, as tables have them."""
     cells: Cells = {column: getattr(model, column) for column in MODEL_CELLS}
     cells |= {"seq_len": model.seq_len, "kv_heads": model.kv_heads, "gated_mlp": model.gated_mlp}

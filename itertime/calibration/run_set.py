@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,6 +81,15 @@ class RunSet:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    def only(self, kept: Callable[[MeasuredRun], bool]) -> RunSet:
+        """The runs of which `kept` is true."""
+        pairs = [(cells, run) for cells, run in zip(self.cells, self.runs, strict=True) if kept(run)]
+        return RunSet(tuple(cells for cells, _ in pairs), tuple(run for _, run in pairs), self.skipped)
+
+    def on_measured_chips(self) -> RunSet:
+        """The runs on chips with kernels of their own, without those that only data sheets describe."""
+        return self.only(lambda run: not run.profile.chip_class)
 
     @functools.cached_property
     def measured_s(self) -> Array:

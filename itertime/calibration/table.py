@@ -1,9 +1,10 @@
 """Tables of measured runs: seconds per iteration, one row a run.
 
-Two kinds, which the names of their columns tell apart. An *iteration table* states a model, a plan and a
+Three kinds, which the names of their columns tell apart. An *iteration table* states a model, a plan and a
 system by column, or names model and system (`named_rows.py`). A *BERT table* holds steps of MLPerf's BERT
 under data parallelism alone, and says how samples become micro-batches; `bert_run.py` says what its columns
-mean. `columns.yaml` lists the columns of both. A file that is neither raises TableError with its line.
+mean. A *table of chips* holds benchmarks of accelerators, whose rows `chip_rows.py` reads. `columns.yaml`
+lists the columns of all. A file that is none of them raises TableError with its line.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from itertime.errors import TableError, UserError, printable
 from itertime.io import GPU_W, check_repeated, open_input, read_mapping, shown, text_lines
 from itertime.spec import RECOMPUTE
 
+from .chip_rows import chip_cells
 from .named_rows import Cells, complete
 
 BERT = "bert"
@@ -161,6 +163,8 @@ def _kind(name: str, key: str) -> _Kind:
 _COLUMNS = read_mapping(Path(__file__).with_name("columns.yaml"))
 _IN_PLACE_OF: dict[str, list[str]] = _COLUMNS["in_place_of"]
 _ITERATIONS, _BERT = _kind("an iteration table", "iterations"), _kind("a BERT table", "bert")
+_CHIPS = _kind("a table of chips", "chips")
+_OF_CHIPS = frozenset({"chip", "chips"})
 _OF_ITERATIONS = frozenset(_ITERATIONS.required) - frozenset(_BERT.parsers)
 _OF_BERT = frozenset(_BERT.required) - frozenset(_ITERATIONS.parsers)
 """Columns that tell the kinds apart: needed in one, unknown in the other."""
@@ -219,7 +223,11 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], list[str]]]:
 
 
 def _kind_of(path: Path, header: list[str]) -> _Kind:
-    """The kind of table that has these columns: a BERT table if any of them is one's alone."""
+    """The kind of table that has these columns: a BERT table if any of them is one's alone, a table of chips
+    if it names chips and how many there are.
+    """
+    if set(header) >= _OF_CHIPS:
+        return _CHIPS
     of_bert = [name for name in header if name in _OF_BERT]
     of_iterations = [name for name in header if name in _OF_ITERATIONS]
     if of_bert and of_iterations:
@@ -274,6 +282,8 @@ def _row(path: Path, line: int, kind: _Kind, header: list[str], cells: list[str]
             raise TableError(f"{path}:{line}: {name}={shown(value)}: {error}") from None
     if kind is _BERT:
         row |= {"kind": BERT, "iteration_s": row["step_s"], "memory_gb": None, "site": None}
+    elif kind is _CHIPS:
+        row = chip_cells(row, dict.fromkeys(_ITERATIONS.parsers))
     else:
         complete(row, path)
     return row

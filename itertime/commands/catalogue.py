@@ -1,11 +1,12 @@
-"""`itertime models`, `systems` and `frameworks`: list the shipped ones, and show one with all its values; the
-options of plans, and the shipped lengths of samples.
+"""`itertime models`, `systems` and `frameworks`: list the shipped ones, and show one with all its values; a
+new system by a data sheet; the options of plans, and the shipped lengths of samples.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ import typer
 from itertime.commandline import new_app, print_json
 from itertime.errors import printable
 
-from .options import Json
+from .options import Json, option
 
 if TYPE_CHECKING:
     from itertime.spec import Framework, Lengths, ModelSpec, Reference, System
@@ -23,7 +24,7 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of lengths
 GBPS = 1e9 / 8  # bytes/s
 
 models_app = new_app("List the shipped models, show one.")
-systems_app = new_app("List the shipped systems, show one.")
+systems_app = new_app("List the shipped systems, show one, make one from a data sheet.")
 frameworks_app = new_app("List the shipped frameworks, show one.")
 for app in (models_app, systems_app, frameworks_app):
     app.info.no_args_is_help = False
@@ -138,6 +139,28 @@ def show_system(system: SystemArgument, json: Json = False) -> None:
     nics = f"{spec.nic_bytes_per_s / GBPS:,.0f} Gb/s"
     print(f"{printable(spec.name)}: nodes of {spec.gpus_per_node} GPUs with {nics}")
     _print_values(reference, values)
+
+
+@systems_app.command("new")
+def new_system(
+    name: Annotated[str, typer.Argument(help="The name of the new system.", show_default=False)],
+    like: Annotated[str, option("--like", "The system whose nodes its own are like: a name or a file.")],
+    sheet: Annotated[Path, option("--sheet", "The data sheet of its chips (YAML).")],
+    out: Annotated[Path, option("--out", "The folder of its files.")] = Path(),
+    force: Annotated[bool, option("--force", "Replace its files if they exist.")] = False,
+) -> None:
+    """Make a system of chips that no table measures, from their data sheet.
+
+    Writes NAME.yaml and NAME.json, its profile. Kernels are those of the nearest measured chip, at the ratios
+    of the peaks and of the memory bandwidths.
+    """
+    from itertime.profiling import write_system
+
+    system = write_system(name, like, sheet, out, overwrite=force)
+    print(f"{out / name}.yaml: nodes like {printable(like)}; predict with --system {out / name}.yaml")
+    print(f"{out / name}.json: kernels of {system.base}, by data sheets")
+    for item in system.profile.evidence:
+        _print_wrapped(item.part, item.note)
 
 
 @frameworks_app.callback()

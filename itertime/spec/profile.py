@@ -97,7 +97,8 @@ class Profile:
     `gemm_in_training` is the time of a GEMM between a layer's other kernels over its time alone: a cold L2
     cache, layouts of gradients, sums in 32 bit. `seconds` does not include it. `nvlink_bytes_per_s`: links of
     a GPU, one direction, in the node whose collectives were measured; None: those of the node that is
-    predicted.
+    predicted. `chip_class` says what a chip is built as whose kernels follow from another one's by data
+    sheets; empty for chips with kernels of their own.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Profile:
     casts: dict[str, CastModel] = dataclasses.field(default_factory=dict)
     gemm_in_training: Positive = 1.0
     nvlink_bytes_per_s: Positive | None = None
+    chip_class: str = dataclasses.field(default="", repr=False)  # no time follows from it
 
     @model_validator(mode="after")
     def _check(self) -> Profile:
@@ -169,7 +171,7 @@ class Profile:
 
     @property
     def _has_tf32(self) -> bool:
-        return "V100" not in self.gpu  # whose tensor cores lack it
+        return "V100" not in self.gpu and self.chip_class in ("", "gpu")  # others lack it
 
     def peak_flops_of(self, precision: str = "bf16") -> float:
         """Dense peak of a precision, FLOP/s. Raises `UserError` if the profile has no model of it."""

@@ -63,7 +63,7 @@ class Reference:
         where = str(path) if path.parent != folder else f"{noun} {path.stem}"
         chain, contents = [path], []
         while True:
-            content = _in_field_units(kind, read_mapping(chain[-1]), str(chain[-1]))
+            content = in_field_units(kind, read_mapping(chain[-1]), str(chain[-1]))
             content |= _files_beside(chain[-1], content)
             base = content.pop("extends", None)
             contents.append(content)
@@ -91,7 +91,7 @@ class Reference:
         changes: dict[str, Any] = {}
         for text in settings:
             where = f"{prefix}{shown(text)}"
-            setting = _in_field_units(self.kind, _setting(text, where, self.kind), where)
+            setting = in_field_units(self.kind, _setting(text, where, self.kind), where)
             changes = _overlaid(changes, setting)
         return replace(
             self,
@@ -186,7 +186,7 @@ def _overlaid(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def _in_field_units(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+def in_field_units(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`content` with its keys in Gb/s and microseconds replaced by those of the fields.
 
     UserError for a quantity that is stated in two units, and for one that is not a number.

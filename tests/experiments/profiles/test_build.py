@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.profiles.build import build, main, render
+from experiments.profiles.build import build, main
 from experiments.profiles.chips import CHIPS, chip_named
 from experiments.profiles.collected import COLLECTED
 from experiments.profiles.fit_collectives import EIGHT_OF, RACK_BUS, RACK_RANKS, fit_collectives
@@ -25,7 +25,7 @@ from experiments.profiles.training.casts import fit_casts
 from experiments.profiles.training.styles import fit_styles
 from itertime import spec
 from itertime.errors import UserError
-from itertime.profiling import check_profile
+from itertime.profiling import check_profile, render
 from itertime.profiling.collecting.cases import COLUMNS, CaseGrid, cases_of
 from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import collective_cases

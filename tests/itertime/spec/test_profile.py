@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.profiles.by_sheet import SHEETS
 from itertime.spec import (
     Attention,
     AttentionKernel,
@@ -39,7 +40,8 @@ head_dims = st.sampled_from([32, 64, 80, 96, 128, 256])
 def test_the_same_profile_is_loaded_once() -> None:
     blackwell = ["b200-180gb", "b300-270gb", "gb200-186gb", "gb300-280gb"]
     hopper, volta = ["h100-80gb", "h200-141gb"], ["v100-32gb", "v100-pcie-32gb"]
-    assert list_profiles() == ["a100-80gb", *blackwell, *hopper, *volta]
+    sheets = [path.stem for path in SHEETS.glob("*.yaml")]
+    assert list_profiles() == sorted(["a100-80gb", *blackwell, *hopper, *volta, *sheets])
     assert load_profile("a100-80gb") is load_profile("a100-80gb")  # other tests may have emptied the cache
     assert PROFILE.peak_flops == 312e12
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from experiments.profiles.by_sheet import SHEETS
 from itertime import ModelSpec, Plan, Site, load_model, load_system, predict
 from itertime.errors import UserError
 from itertime.io.mappings import LARGEST, SMALLEST
@@ -44,11 +45,12 @@ def write(folder: Path, changes: dict[str, str | None]) -> Path:
 
 def test_shipped_systems_name_a_shipped_profile() -> None:
     a100 = ["a100-80gb-800g", "dgx-a100-40gb", "dgx-a100-80gb", "dgx-a800-80gb", "a800", "leonardo"]
-    h100 = ["dgx-h100", "dgx-h200", "h100-pcie", "marenostrum5", "p5-48xlarge"]
+    h100 = ["dgx-h100", "dgx-h200", "dgx-h800", "gh200", "h100-pcie", "marenostrum5", "p5-48xlarge"]
     b200 = ["dgx-b200", "dgx-b200-800g", "dgx-b300", "gb200-nvl72", "gb200-nvl72-800g", "gb300-nvl72"]
     cards = ["a100-pcie", "a100-pcie-40gb", "a30", "dell-dss8440"]
     v100 = ["dgx-v100", "v100-pcie-40gbe", "v100-pcie-qdr"]
-    assert list_systems() == sorted([*v100, *a100, *cards, *h100, *b200])
+    sheets = [path.stem for path in SHEETS.glob("*.yaml")]
+    assert list_systems() == sorted([*v100, *a100, *cards, *h100, *b200, *sheets])
     for name in list_systems():
         system = load_system(name)
         assert system.name == name
