@@ -68,7 +68,7 @@ def run(trace: TraceFile, options: RunOptions, output: RunOutput, policy: Policy
         raise
     except KeyboardInterrupt as interrupt:
         raise Interrupted(output.out if hasattr(interrupt, "partial") else None) from None
-    print_run(result, output.json, output.wide)
+    print_run(result, output.json, output.wide, output.notes)
     _finish([result], output)
 
 
@@ -227,7 +227,9 @@ def _compare(
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise Interrupted(output.out) from None
-        print_comparison(runs, baseline or configs[0].policy, output.json, output.wide, refusals)
+        print_comparison(
+            runs, baseline or configs[0].policy, output.json, output.wide, output.notes, refusals
+        )
         _finish(runs, output, baseline)
 
 

@@ -4,10 +4,12 @@
 |---|---|
 | `render_report` | the page for some runs, as HTML |
 | `Page` | a page that a notebook shows and `save` writes |
-| `comparison_table` | the headline table of the page as text, for a terminal |
+| `answer` | what the runs say, in a line |
+| `comparison_table`, `short_table` | the headline table as text, for a terminal; its main columns |
 | `load_differences` | the first sentences of all: that a trace does not offer the load that it states |
 | `heads` | sentences above the numbers: the offered load, the planner |
 | `notes` | sentences that a reader needs to judge the numbers: queueing, tail, identical schedules |
+| `distances` | sentences on how far the runs are from the best possible |
 | `sizes_given` | sentences on policies that allocate other numbers of GPUs than requested |
 | `group_runs` | runs grouped by policy, in order of appearance |
 | `named` | each run with its label, in the order of all tables |
@@ -29,17 +31,20 @@ Why
   seeds belong to grids.
 """
 
+from .distance import distances
 from .frame import Page
-from .headline import comparison_table
+from .headline import comparison_table, short_table
 from .page import render_report
 from .runs import group_runs, named, paired, same_jobs_finished
-from .sentences import heads, load_differences, notes, sizes_given
+from .sentences import answer, heads, load_differences, notes, sizes_given
 from .time_axis import TimeAxis
 
 __all__ = [
     "Page",
     "TimeAxis",
+    "answer",
     "comparison_table",
+    "distances",
     "group_runs",
     "heads",
     "load_differences",
@@ -48,5 +53,6 @@ __all__ = [
     "paired",
     "render_report",
     "same_jobs_finished",
+    "short_table",
     "sizes_given",
 ]

@@ -23,7 +23,7 @@ from .frame import (
     downsampled,
     short,
 )
-from .numbers import duration
+from .numbers import duration, time_unit
 from .runs import Pair, PolicyRuns, measured
 from .time_axis import TimeAxis
 
@@ -52,7 +52,7 @@ def charts(
     runs = [group.runs[0] for group in groups]
     tables = [jobs_of(run) for run in runs]
     if any(not np.isnan(jobs["jct_s"]).all() for jobs in tables):
-        drawn.append(_completion(groups))
+        drawn += [_means(groups), _completion(groups)]
     if any(len(pair.ratio) for pair in pairs):
         drawn.append(_paired(pairs, baseline))
     if any(time is not None for time in times):
@@ -86,6 +86,29 @@ def _quieter(chart: Chart, shown_looks: set[int]) -> Chart:
     ]
     caption = f"{chart.caption} {_FIRST_FEW} are drawn at first; the names show or hide any policy."
     return replace(chart, caption=caption, panels=panels)
+
+
+def _means(groups: Sequence[PolicyRuns]) -> Chart:
+    """A bar for each policy: its mean JCT over its runs, split into the time with GPUs and the wait."""
+    labels = [group.label for group in groups]
+    jct_s, wait_s = (
+        np.array([np.mean([measured(run).get(metric) or 0.0 for run in group.runs]) for group in groups])
+        for metric in ("jct_mean_s", "wait_mean_s")
+    )
+    unit, factor = time_unit(float(jct_s.max()))
+    series = [
+        Series(name, short(seconds / factor), labels, "bars", colour=f"--t-{colour}", text=texts)
+        for name, colour, seconds, texts in (
+            ("with GPUs", "running", jct_s - wait_s, [duration(s) for s in jct_s - wait_s]),
+            ("waiting", "waiting", wait_s, [duration(s) for s in wait_s]),
+        )
+    ]
+    series = [replace(bars, hover="{text} " + bars.name) for bars in series]
+    bar_px = _BAR_PX if len(groups) < _LEAST_THIN else _THIN_BAR_PX
+    panel = Panel(Axis(kind="names", names=labels), series)
+    caption = "Mean over the finished jobs of each policy, from submission to finish."
+    x_axis = Axis(f"mean job completion time, {unit}", low=0, high=1.02 * float(jct_s.max()) / factor)
+    return Chart("chart-means", "Mean completion time", caption, 60 + bar_px * len(groups), x_axis, [panel])
 
 
 def _completion(groups: Sequence[PolicyRuns]) -> Chart:

@@ -49,7 +49,7 @@ def _factors(groups: Sequence[PolicyRuns], name: str) -> str:
         return f"{text}."
     if nearest == farthest:
         return f"{text} under every policy."
-    return f"{text} under {nearest_label}, and within x{farthest} under {farthest_label}."
+    return f"{text} under {nearest_label}, x{farthest} under {farthest_label}."
 
 
 def _factor(value: float) -> str:

@@ -11,7 +11,16 @@ from clustersim.records import Run
 from .numbers import decimals, difference, time_unit
 from .runs import baseline_run, group_runs, measured, paired, planners_of, run_labels
 
-__all__ = ["TITLES", "Headline", "HeadlineCell", "HeadlineColumn", "Row", "comparison_table", "headline_rows"]
+__all__ = [
+    "TITLES",
+    "Headline",
+    "HeadlineCell",
+    "HeadlineColumn",
+    "Row",
+    "comparison_table",
+    "headline_rows",
+    "short_table",
+]
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,17 @@ _ON_TERMINAL = (
 """The columns on a terminal, the most important first; the last are left out where it is narrow."""
 
 
+_SHORT = {
+    "jct_mean_s": "JCT",
+    "wait_mean_s": "waiting",
+    "deadline_met_ratio": "in time",
+    "jct_over_bound": "x best",
+    "gpu_allocated_arrival_ratio": "GPUs",
+    "rejected": "rejected",
+    "unfinished": "unfinished",
+}
+"""The columns of the short table and their heads of one line; the last two where jobs are left out."""
+
 _PLANNER = 2  # its column on a terminal, behind the policy and its mean JCT
 _ALWAYS = 3  # columns beside the policy that are never left out
 
@@ -101,6 +121,18 @@ class Headline:
 
     columns: tuple[HeadlineColumn, ...]
     rows: tuple[Row, ...]
+
+    @property
+    def main_columns(self) -> list[int]:
+        """The columns that matter most: mean JCT, mean waiting, deadlines met, mean JCT over the best
+        possible, GPUs allocated while jobs arrive; rejected and unfinished jobs where there are any.
+        """
+        index_of = {column.key: i for i, column in enumerate(self.columns)}
+        columns = [index_of[key] for key in _SHORT if key in index_of]
+        rejected = index_of.get("rejected")
+        if rejected is not None and all(row.cells[rejected].text == "0" for row in self.rows):
+            columns.remove(rejected)
+        return columns
 
     @property
     def names_planners(self) -> bool:
@@ -194,6 +226,25 @@ def comparison_table(runs: Sequence[Run], baseline: str | None) -> TerminalTable
             cells_of_row.insert(_PLANNER, row.planner)
         least_columns = [k + (k >= _PLANNER) for k in least_columns]
     return TerminalTable(heads, rows, least_columns)
+
+
+def short_table(runs: Sequence[Run], baseline: str | None) -> TerminalTable:
+    """The main columns of the headline for a terminal, with the differences of mean JCT to the baseline."""
+    headline = headline_rows(runs, baseline)
+    columns = [headline.columns[i] for i in headline.main_columns]
+    heads = [f"{_SHORT[c.key]}, {c.unit}" if c.unit else _SHORT[c.key] for c in columns]
+    rows = [[row.label, *(row.cells[i].text for i in headline.main_columns)] for row in headline.rows]
+    extra: list[tuple[str, list[str]]] = []
+    if headline.names_planners:
+        extra.append(("planner", [row.planner for row in headline.rows]))
+    if baseline is not None and len(rows) > 1:
+        changes = [row.cells[headline.main_columns[0]].difference for row in headline.rows]
+        extra.append((f"vs {baseline}", changes))
+    for head, cells in reversed(extra):
+        heads.insert(1, head)
+        for row, cell in zip(rows, cells, strict=True):
+            row.insert(_PLANNER, cell)
+    return TerminalTable(["policy", *heads], rows, [])
 
 
 def _says_something(measure: Measure, values: Sequence[float | None]) -> bool:

@@ -10,6 +10,7 @@ from clustersim.gctuning import collect_less_often
 from clustersim.records import Run
 
 from .charts import charts
+from .distance import distances
 from .fairness import by_size, by_tenant
 from .frame import TERMS, render
 from .headline import headline_rows
@@ -26,7 +27,7 @@ from .sections import (
     pool_rows,
     time_rows,
 )
-from .sentences import caution, heads, load_differences, notes, verdict
+from .sentences import answer, caution, heads, load_differences, notes, tiles, verdict
 from .time_axis import TimeAxis
 
 __all__ = ["render_report"]
@@ -65,8 +66,10 @@ def render_report(runs: Sequence[Run], *, baseline: str | None = None, title: st
         subtitle=_subtitle(runs),
         baseline=against,
         headline=headline_rows(runs, against),
-        verdict=[*load_differences(runs), *verdict(runs, against)],
-        notes=[*heads(runs), *notes(runs)],
+        answer=[answer(runs, against), *load_differences(runs)],
+        tiles=tiles(runs, against),
+        verdict=verdict(runs, against),
+        notes=[*heads(runs), *notes(runs), *distances(groups)],
         caution=caution(runs),
         pairs=paired,
         **_sections(runs, times),

@@ -69,7 +69,7 @@ def _values(field: Any) -> str:
     only keep arithmetic exact, and are left out.
     """
     kind = field.annotation
-    choices = [choice for choice in _leaves(kind) if isinstance(choice, str)]
+    choices = [str(choice) for choice in _leaves(kind) if isinstance(choice, str | int)]
     if choices:
         return " or ".join(choices)
     words = " or ".join(dict.fromkeys(_KINDS[leaf] for leaf in _leaves(kind) if leaf in _KINDS))

@@ -170,6 +170,10 @@ Wide = Annotated[
     bool,
     typer.Option("--wide", help="Show every column, however wide the table.", rich_help_panel=_RESULTS),
 ]
+Notes = Annotated[
+    bool,
+    typer.Option("--notes", help="Print every note on the results, not three.", rich_help_panel=_RESULTS),
+]
 Parquet = Annotated[
     bool,
     typer.Option("--parquet", help="Write jobs.parquet instead of jobs.csv.", rich_help_panel=_RESULTS),
@@ -253,6 +257,7 @@ class RunOutput(Output):
     """The same for runs, each of which has a folder."""
 
     force: Force = False
+    notes: Notes = False
     parquet: Parquet = False
 
 

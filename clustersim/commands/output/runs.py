@@ -29,6 +29,8 @@ __all__ = [
 MORE = "--wide shows them, --json has every metric"
 """How to see the columns that a table leaves out."""
 
+_MOST_NOTES = 3  # printed, unless all are asked for
+
 _MOST_REPORTED = 200_000  # jobs, of all runs together
 
 
@@ -107,9 +109,9 @@ def has_report(runs: Sequence[Run]) -> bool:
     return sum(len(run.jobs) for run in runs) <= _MOST_REPORTED
 
 
-def print_run(run: Run, json: bool, wide: bool = False) -> None:
-    """The headline of a run with notes, or its summary as JSON."""
-    from clustersim.report import comparison_table, load_differences
+def print_run(run: Run, json: bool, wide: bool = False, all_notes: bool = False) -> None:
+    """What a run says in a line, its headline and notes, or its summary as JSON."""
+    from clustersim.report import load_differences
 
     if json:
         print_json(run.summary)
@@ -117,21 +119,19 @@ def print_run(run: Run, json: bool, wide: bool = False) -> None:
             say(sentence, err=True)
         return
     width = WIDE if wide else None
-    _print_heads([run], width)
-    table = comparison_table([run], None)
-    print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
+    _print_headline([run], None, width)
     _print_pools([run], width)
-    _print_notes([run], width)
+    _print_notes([run], width, all_notes)
 
 
 def print_comparison(
-    runs: Sequence[Run], baseline: str, json: bool, wide: bool, refusals: Mapping[str, str]
+    runs: Sequence[Run], baseline: str, json: bool, wide: bool, all_notes: bool, refusals: Mapping[str, str]
 ) -> None:
-    """The headline of a comparison with notes, or all summaries as JSON. Several seeds add paired
-    differences. `refusals`: why policies were left out.
+    """What a comparison says in a line, its headline and notes, or all summaries as JSON. Several seeds add
+    paired differences. `refusals`: why policies were left out.
     """
     from clustersim.grid import compare_runs
-    from clustersim.report import comparison_table, load_differences
+    from clustersim.report import load_differences
 
     from .grids import as_rows, print_differences
 
@@ -160,14 +160,12 @@ def print_comparison(
             say(sentence, err=True)
         return
     width = WIDE if wide else None
+    _print_headline(runs, baseline, width)
     for policy, reason in refusals.items():
         say(f"Left out: {policy}: {reason}.", width)
-    _print_heads(runs, width)
-    table = comparison_table(runs, baseline)
-    print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
     print_differences(differences, {"policy": baseline}, width)
     _print_pools(runs, width)
-    _print_notes(runs, width, baseline)
+    _print_notes(runs, width, all_notes, baseline)
 
 
 def _paired(run: Run, runs: Sequence[Run], baseline: str) -> dict[str, Any]:
@@ -211,15 +209,38 @@ def _print_pools(runs: Sequence[Run], width: int | None) -> None:
         print_table(heads, cells, keys=2, width=width, remedy=MORE)
 
 
-def _print_heads(runs: Sequence[Run], width: int | None) -> None:
-    from clustersim.report import heads, load_differences
+def _print_headline(runs: Sequence[Run], baseline: str | None, width: int | None) -> None:
+    """The answer, what must be known before any number, and the table: its main columns, or all if `width` is
+    that of `--wide`.
+    """
+    from clustersim.report import answer, comparison_table, heads, load_differences, short_table
 
-    for sentence in [*load_differences(runs), *heads(runs)]:
+    say(answer(runs, baseline), width)
+    for sentence in filter(None, [*load_differences(runs), " ".join(heads(runs))]):
         say(sentence, width)
+    table = (comparison_table if width == WIDE else short_table)(runs, baseline)
+    print_table(table.heads, table.rows, least_columns=table.least, width=width, remedy=MORE)
 
 
-def _print_notes(runs: Sequence[Run], width: int | None, baseline: str | None = None) -> None:
-    from clustersim.report import named, notes, same_jobs_finished, sizes_given
+def _print_notes(
+    runs: Sequence[Run], width: int | None, all_notes: bool, baseline: str | None = None
+) -> None:
+    """The first notes, or all, and how to see the others."""
+    from clustersim.report.numbers import counted
+
+    sentences = _notes(runs, baseline)
+    shown = sentences if all_notes or width == WIDE else sentences[:_MOST_NOTES]
+    for sentence in shown:
+        say(sentence, width)
+    if hidden := len(sentences) - len(shown):
+        say(f"--notes: {counted(hidden, 'more note')}; --wide: all columns; --out DIR: a report.", width)
+
+
+def _notes(runs: Sequence[Run], baseline: str | None) -> list[str]:
+    """What a reader must know to judge the numbers, the most important first: which jobs they leave out and
+    which knowledge no real scheduler has, then what explains them.
+    """
+    from clustersim.report import distances, group_runs, named, notes, same_jobs_finished, sizes_given
 
     labelled_runs = [(named_run.label, named_run.run) for named_run in named(runs)]
     finished = _by_run("{}", {label: _covered(run)["finished"] for label, run in labelled_runs})
@@ -227,39 +248,49 @@ def _print_notes(runs: Sequence[Run], width: int | None, baseline: str | None = 
     differences = ""
     if baseline is not None and not same_jobs_finished(runs):
         differences = f"; their differences cover the jobs that {baseline} finished, too"
-    say(f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted{differences}.", width)
-    for sentence in notes(runs, read_records=has_report(runs)):
-        say(sentence, width)
+    coverage = f"JCT and waiting cover finished jobs: {finished} of {jobs} submitted{differences}."
+    is_whole = all(_covered(run)["finished"] == jobs for _, run in labelled_runs)
+    sentences = [] if is_whole else [coverage]
+    sentences += _jobs_left_out(labelled_runs)
+    knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
+    if knowing:
+        names = ", ".join(knowing)
+        sentences.append(
+            f"True durations from the log were used by {names} (oracle): no real scheduler knows them."
+        )
+    sentences += notes(runs, read_records=has_report(runs))
     if has_report(runs):  # larger runs keep no records of jobs in memory
-        for sentence in sizes_given(runs):
-            say(sentence, width)
-        for label, run in labelled_runs:
-            reasons = Counter(job.reason for job in run.jobs if job.state == "rejected")
-            for reason, count in reasons.most_common(1):
-                other_count = reasons.total() - count
-                others_text = f" and {other_count:,} for other reasons" if other_count else ""
-                say(f"Rejected under {label}: {count:,} ({reason}){others_text}.", width)
-    if any(run.summary["unfinished"] for run in runs):
-        unfinished_text = _by_run("{}", {label: run.summary["unfinished"] for label, run in labelled_runs})
-        say(f"Unfinished when the run ended: {unfinished_text}; `reason` in jobs.csv says why.", width)
-    if any(run.summary["interruptions"] for run in runs):
-        stopped = _by_run("{} times", {label: run.summary["interruptions"] for label, run in labelled_runs})
-        say(f"Failures of nodes stopped jobs: {stopped}.", width)
-    if any(run.summary["failed"] for run in runs):
-        failed = _by_run("{}", {label: run.summary["failed"] for label, run in labelled_runs})
-        say(f"Jobs that ended as failed: {failed}.", width)
+        sentences += sizes_given(runs)
+    sentences += distances(group_runs(runs))
     unsure = {
         plan.gpu_type or run.cluster.system: None for run in runs for plan in run.plans if plan.low_s is None
     }
     if unsure:
         where = ", ".join(unsure)
-        say(
-            f"No interval is known for iteration times on {where}; docs/accuracy.md: how far runs are off.",
-            width,
+        sentences.append(
+            f"No interval is known for iteration times on {where}; docs/accuracy.md: how far runs are off."
         )
-    knowing = dict.fromkeys(run.policy for run in runs if run.manifest["oracle_used"])
-    if knowing:
-        names = ", ".join(knowing)
-        say(
-            f"True durations from the log were used by {names} (oracle): no real scheduler knows them.", width
-        )
+    return [*sentences, coverage] if is_whole else sentences
+
+
+def _jobs_left_out(labelled_runs: Sequence[tuple[str, Run]]) -> list[str]:
+    """Which jobs were rejected and why, and which did not finish."""
+    sentences = []
+    runs = [run for _, run in labelled_runs]
+    if has_report(runs):
+        for label, run in labelled_runs:
+            reasons = Counter(job.reason for job in run.jobs if job.state == "rejected")
+            for reason, count in reasons.most_common(1):
+                other_count = reasons.total() - count
+                others_text = f" and {other_count:,} for other reasons" if other_count else ""
+                sentences.append(f"Rejected under {label}: {count:,} ({reason}){others_text}.")
+    forms = (
+        ("unfinished", "{}", "Unfinished when the run ended: {}; `reason` in jobs.csv says why."),
+        ("interruptions", "{} times", "Failures of nodes stopped jobs: {}."),
+        ("failed", "{}", "Jobs that ended as failed: {}."),
+    )
+    for metric, form, text in forms:
+        if any(run.summary[metric] for run in runs):
+            counts = {label: run.summary[metric] for label, run in labelled_runs}
+            sentences.append(text.format(_by_run(form, counts)))
+    return sentences

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import NamedTuple
 
 from clustersim.records import Run
 from clustersim.report.numbers import counted, difference, duration, listed, plural
-from clustersim.report.runs import PolicyRuns, group_runs, measured, paired, same_jobs_finished, same_trace
+from clustersim.report.runs import PolicyRuns, group_runs, measured, same_jobs_finished, same_trace
 
+from .pairings import NEARLY_ALL, Pairing, met_shares, pairings_of
 from .sizes import MOST_TOLD, SHORTEST_S, sizes_given
 
 __all__ = ["caution", "verdict"]
-
-_NEARLY_ALL = 0.95  # of the jobs of the baseline: a policy that leaves out more is not the soonest
 
 
 def verdict(runs: Sequence[Run], baseline: str | None) -> list[str]:
@@ -99,56 +97,14 @@ def _use(values: Mapping[str, float | None]) -> list[str]:
     return [f"{text}."]
 
 
-class _Pairing(NamedTuple):
-    """A policy beside the baseline: both mean JCTs over the jobs that both finished, averaged over seeds.
-    `jobs`: the fewest and the most of these jobs in a seed; `share`: of those that the baseline finished.
-    """
-
-    jct_s: float
-    baseline_s: float
-    jobs: tuple[int, int]
-    share: float
-
-    @property
-    def change(self) -> float:
-        """The ratio of the mean JCTs."""
-        return self.jct_s / self.baseline_s if self.baseline_s else 1.0
-
-    @property
-    def counted(self) -> str:
-        fewest_jobs, most_jobs = self.jobs
-        count = counted(most_jobs, "job")
-        return count if fewest_jobs == most_jobs else f"{fewest_jobs:,} to {count}"
-
-
-def _pairings(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -> dict[str, _Pairing]:
-    """The policies that finished jobs which the baseline finished too, by label."""
-    pairings = {}
-    base_group = next(group for group in groups if group.label == baseline)
-    for group in groups:
-        pairs = [paired(run, [*base_group.runs, run], base_group.runs[0].policy) for run in group.runs]
-        known_pairs = [pair for pair in pairs if pair is not None and pair.jobs]
-        if group is base_group or not known_pairs:
-            continue
-        finished = fsum(measured(run).get("finished") or 0.0 for run in base_group.runs)
-        means = [
-            fsum(float(values["jct_mean_s"] or 0.0) for values in side) / len(known_pairs)
-            for side in ([pair.variant for pair in known_pairs], [pair.baseline for pair in known_pairs])
-        ]
-        counts = [pair.jobs for pair in known_pairs]
-        share = fsum(counts) / len(counts) / (finished / len(base_group.runs))
-        pairings[group.label] = _Pairing(means[0], means[1], (min(counts), max(counts)), share)
-    return pairings
-
-
 def _soonest(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
     """Which policy completes jobs soonest, of those that finish nearly all jobs that the baseline finishes;
     then how the others complete the jobs that they do finish.
     """
-    pairings = _pairings(runs, groups, baseline)
+    pairings = pairings_of(runs, groups, baseline)
     if not pairings:
         return [f"No policy finished a job that {baseline} finished, so completion times cannot be compared."]
-    candidates = {label: pairing for label, pairing in pairings.items() if pairing.share >= _NEARLY_ALL}
+    candidates = {label: pairing for label, pairing in pairings.items() if pairing.share >= NEARLY_ALL}
     sentences = [_leader(candidates, baseline)] if candidates else []
     declining_policies = [label for label in pairings if label not in candidates]
     for label in sorted(declining_policies, key=lambda label: pairings[label].change)[:MOST_TOLD]:
@@ -161,7 +117,7 @@ def _soonest(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str) -
     return sentences
 
 
-def _leader(pairings: Mapping[str, _Pairing], baseline: str) -> str:
+def _leader(pairings: Mapping[str, Pairing], baseline: str) -> str:
     changes = {label: pairing.change for label, pairing in pairings.items()}
     best = min(changes, key=lambda label: changes[label])
     pairing = pairings[best]
@@ -207,13 +163,9 @@ def _waiting(groups: Sequence[PolicyRuns]) -> list[str]:
 
 
 def _most_in_time(groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
-    jobs = int(measured(groups[0].runs[0]).get("deadline_jobs") or 0)
-    if not jobs:
+    jobs, met = int(measured(groups[0].runs[0]).get("deadline_jobs") or 0), met_shares(groups)
+    if not met:
         return []
-    met: dict[str, float] = {}
-    for group in groups:
-        ratios = [measured(run).get("deadline_met_ratio") or 0.0 for run in group.runs]
-        met[group.label] = fsum(ratios) / len(ratios)
     best = max(met, key=lambda label: met[label])
     if met[best] == min(met.values()):
         return [f"All policies meet {100 * met[best]:.1f} % of the {counted(jobs, 'deadline')}."]

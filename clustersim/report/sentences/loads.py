@@ -73,7 +73,7 @@ def _load(groups: Sequence[PolicyRuns]) -> list[str]:
         return ["All jobs are submitted at once, so there is no offered load."]
     if not loads or arrivals_s is None:
         return []
-    over = f"of the cluster's GPU time over {duration(arrivals_s)} of arrivals"
+    over = f"of the GPU time over {duration(arrivals_s)} of arrivals"
     if len(loads) == 1:
         text = f"Offered load: {next(iter(loads))} {over}"
     else:

@@ -16,7 +16,6 @@ from clustersim.analysis import (
 )
 from clustersim.analysis.tables import jobs_of
 from clustersim.records import REJECTED, Run
-from clustersim.report.distance import distances
 from clustersim.report.numbers import counted, listed, plural
 from clustersim.report.runs import PolicyRuns, group_runs, measured, planners_of
 from itertime.errors import shown
@@ -34,7 +33,6 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """What a reader must know to judge the numbers, as sentences for the terminal and the page.
 
     - the window of measurement;
-    - how far the results are from the best possible;
     - the need of inference services that was not met;
     - that hardly any job waited, so that the runs say little about scheduling;
     - that the end of a run belongs to a few jobs;
@@ -47,7 +45,7 @@ def notes(runs: Sequence[Run], *, read_records: bool = True) -> list[str]:
     """
     groups = group_runs(runs)
     return [
-        *_window(groups), *_services(groups, read_records), *distances(groups),
+        *_window(groups), *_services(groups, read_records),
         *_no_queueing(groups, read_records), *_same_policy(groups), *_tails(groups),
         *(_identical(groups) if read_records else []), *_rigid(groups), *_other_gpu_types(groups),
         *_packed_for_nothing(groups),
