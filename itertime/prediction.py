@@ -258,12 +258,16 @@ def check_utilisation(evaluation: Evaluation, row: int, profile: Profile, system
     """UserError if a plan is predicted to compute faster than the peak of its precision.
 
     No shipped system, framework and profile say so; multipliers of a site and times of a user's profile can.
-    Only FLOPs count that no kernel leaves out (`Work.least_flops`).
+    Only FLOPs count that no kernel leaves out (`Work.least_flops`). They are no more than those of HFU, which
+    the prediction has already.
     """
     work = evaluation.work
     precision = PRECISIONS[work.plans.precision[row]]
     peak = max(profile.peak_flops, profile.peak_flops_of(precision)) * work.plans.gpus[row]
-    share = work.least_flops[row] / (evaluation.iteration_s[row] * peak)
+    most_flops = evaluation.iteration_s[row] * peak
+    if work.hardware_flops[row] <= most_flops:
+        return
+    share = work.least_flops[row] / most_flops
     if share > 1:
         raise UserError(
             f"system {system.name}: utilisation={share:.3g} of the {precision} peak of profile "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from itertime.arrays import Array
+from itertime.arrays import Array, any_of
 
 from .memory import activations_of
 from .offload import copy_s
@@ -19,7 +19,7 @@ from .partition import Workload
 def activation_copies_s(workload: Workload) -> Array:
     """Seconds to copy what a stage's offloaded layers keep of one micro-batch, one way, (4, plans)."""
     plans, partition = workload.plans, workload.partition
-    if not plans.offload_layers.any():
+    if not any_of(plans.offload_layers):
         return np.zeros(partition.layers.shape)
     layers = np.minimum(plans.offload_layers, partition.layers)
     kept, *beside = (activations_of(form).kept for form in workload.forms)

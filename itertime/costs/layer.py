@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.spec import (
     CP_EXCHANGES,
     CUDA_GRAPHS,
@@ -98,7 +98,7 @@ def _layer_costs(
     forward["tp_comm"], backward["tp_comm"] = (
         exposed_share * seconds for seconds in tensor_parallel_s(workload, reduced)
     )
-    if model.attention != "core" and (plans.cp > 1).any():
+    if model.attention != "core" and any_of(plans.cp > 1):
         attention = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, attention)
     repeated_s = sum(forward.values(), np.zeros(len(plans)))
@@ -183,7 +183,7 @@ def _issued_share(workload: Workload) -> Array | float:
     of everything never waits for counts of tokens on the CPU; graphs of layers leave the experts to it.
     """
     model, plans = workload.model, workload.plans
-    if not plans.cuda_graphs.any():
+    if not any_of(plans.cuda_graphs):
         return 1.0
     kernels, of_experts = _plain_kernel_counts(model, plans), _of_experts(model, plans)
     issued = (_in_graphs(plans, *counts) for counts in zip(kernels, of_experts, strict=True))
@@ -202,7 +202,7 @@ def _dispatch_parts(
     """
     comm = expert_parallel_s(workload)
     overlaps, contention = workload.plans.ep_overlap, workload.contention
-    if not overlaps.any():
+    if not any_of(overlaps):
         return {"ep_comm": comm}, comm
     nothing = np.zeros(len(workload))
     forward_work = sum(forward.values(), nothing)
@@ -226,7 +226,7 @@ def _exposed_share(workload: Workload) -> Array | float:
     framework, choice = workload.framework, workload.plans.tp_overlap
     habit = workload.plans.sequence_parallel & framework.tp_overlap
     hides = np.where(choice == HABIT, habit, choice == 1)
-    return np.where(hides, framework.tp_exposed, 1.0) if hides.any() else 1.0
+    return np.where(hides, framework.tp_exposed, 1.0) if any_of(hides) else 1.0
 
 
 @dataclass(frozen=True)
@@ -274,10 +274,10 @@ def _module_parts(
 def _recompute_s(workload: Workload, repeatable: _Repeatable) -> Array:
     """Seconds of the forward pass that the backward pass repeats, on average over a stage's layers."""
     plans, nothing = workload.plans, np.zeros(len(workload))
-    if not plans.recompute.any():
+    if not any_of(plans.recompute):
         return nothing
     until_early_stop = repeatable.layer
-    if (plans.recompute == _EARLY_STOP).any():
+    if any_of(plans.recompute == _EARLY_STOP):
         until_early_stop = repeatable.layer - _ending_s(workload, repeatable)
     # In the order of `RECOMPUTE`.
     options = [nothing, repeatable.core, repeatable.layer, until_early_stop, repeatable.elementwise]
@@ -286,7 +286,7 @@ def _recompute_s(workload: Workload, repeatable: _Repeatable) -> Array:
         for code in plans.recomputed_modules
     }
     seconds = plans.by_recompute(options, of_modules)
-    if (plans.recompute_permille < 1000).any():
+    if any_of(plans.recompute_permille < 1000):
         seconds = seconds * (plans.recompute_permille / 1000)
     return seconds
 
@@ -299,7 +299,7 @@ def _launch_waits_s(workload: Workload, forward: Parts, backward: Parts) -> tupl
     forward_launches, backward_launches = _issued(workload)
     forward_s = launch_s * framework.kernels * forward_launches
     backward_s = launch_s * (framework.backward_kernels or framework.kernels) * backward_launches
-    if not ((forward_s > forward["gemm"]).any() or (backward_s > backward["gemm"]).any()):
+    if not (any_of(forward_s > forward["gemm"]) or any_of(backward_s > backward["gemm"])):
         return None
     nothing = np.zeros(len(workload))
     return (
@@ -316,7 +316,7 @@ def _issued(workload: Workload) -> tuple[Array | Whole, Array | Whole]:
     """
     model, plans = workload.model, workload.plans
     forward, backward = kernel_counts(model, plans)
-    if not plans.cuda_graphs.any():
+    if not any_of(plans.cuda_graphs):
         return forward, backward
     experts, experts_back = _of_experts(model, plans)
     repeats = np.isin(plans.recompute, _REPEATS_LAYERS) * (plans.recompute_permille / 1000)
@@ -386,7 +386,7 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
         if workload.framework.whole_rows:
             batch, s = batch * (s / model.seq_len), np.full(len(plans), float(model.seq_len))
         kv_heads, pieces = np.maximum(model.kv_heads / plans.tp, 1.0), plans.cp
-        if plans.cp_exchange.any():
+        if any_of(plans.cp_exchange):
             split = np.where(plans.cp_exchange == _ALL_TO_ALL, plans.cp, 1)
             heads, kv_heads, pieces = heads / split, np.maximum(kv_heads / split, 1.0), pieces // split
         causal = not model.encoder

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.spec import (
     CUDA_GRAPHS,
     DISPATCHERS,
@@ -152,7 +152,7 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
     by_rank = (plans.ep > 1) & (plans.dispatcher == _ALL_TO_ALL)
     sorted_again = np.where(by_rank & (plans.ep < model.experts), 4.0 * arrived * h, 0.0)
     by_copy = (plans.ep == 1) | by_rank
-    if not by_copy.all():
+    if any_of(~by_copy):
         reached = distinct_parts(model.experts, k, plans.ep)
         received = reached * tokens * plans.etp * _imbalance(workload)
         moved = np.where(by_copy, moved, 2.0 * (received + arrived) * h)
@@ -184,7 +184,7 @@ def expert_parallel_s(workload: Workload) -> Array:
     model, plans, fabric = workload.model, workload.plans, workload.fabric
     row = 2.0 * model.hidden
     seconds = np.zeros(len(plans))
-    if (plans.ep > 1).any():
+    if any_of(plans.ep > 1):
         group = neighbours(workload, plans.ep, plans.etp)
         tokens = _local_tokens(workload) * _imbalance(workload)
         routed = RoutedTokens(tokens, row, model.experts_per_token, model.experts)
@@ -195,7 +195,7 @@ def expert_parallel_s(workload: Workload) -> Array:
             combined = dispatched if code == _ALL_TO_ALL else combine_s(routed, group, fabric, dispatcher)
             seconds = np.where(plans.dispatcher == code, dispatched + combined, seconds)
         seconds = np.where(plans.ep > 1, seconds, 0.0)
-    if (plans.etp > 1).any():
+    if any_of(plans.etp > 1):
         group = neighbours(workload, plans.etp, np.ones_like(plans.etp))
         size = arriving_tokens(workload) * row
         shared = all_gather_s(size, group, fabric) + reduce_scatter_s(size, group, fabric)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.spec import CP_EXCHANGES, Elementwise, ModelSpec
 
 from .network import Group, all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
@@ -23,7 +23,7 @@ def activation_all_reduce_s(workload: Workload) -> Array:
     tree of an all-reduce is not; within a node they take about as long as the all-reduce.
     """
     plans = workload.plans
-    if (plans.tp == 1).all():
+    if not any_of(plans.tp > 1):
         return np.zeros(len(plans))
     nbytes, group, fabric = _activation_bytes(workload), tensor_group(workload), workload.fabric
     summed = all_reduce_s(nbytes, group, fabric)
@@ -44,11 +44,11 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
     that every token passes is summed here. `reduced`: `activation_all_reduce_s`.
     """
     plans = workload.plans
-    if (plans.tp == 1).all():
+    if not any_of(plans.tp > 1):
         return reduced, reduced
     blocks = summed_blocks(workload.model)
     sums = blocks * reduced
-    if not plans.sequence_parallel.any():
+    if not any_of(plans.sequence_parallel):
         return sums, sums
     gathered = all_gather_s(_activation_bytes(workload), tensor_group(workload), workload.fabric)
     return sums, sums + np.where(plans.sequence_parallel, blocks * gathered, 0.0)
@@ -79,16 +79,16 @@ def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tu
     for blocks, kernel in zip((1, 2), attention, strict=True):
         sent = p2p_s(blocks * block, across, fabric, group.nic_sharers)
         ring.append(np.multiply(steps, np.maximum(sent - kernel / plans.cp, 0.0)))
-    if not plans.cp_exchange.any():
+    if not any_of(plans.cp_exchange):
         return ring[0], ring[1]
     forward, backward = ring
     is_gather, by_heads = plans.cp_exchange == _GATHER, plans.cp_exchange == _ALL_TO_ALL
-    if is_gather.any():
+    if any_of(is_gather):
         gathered = all_gather_s(block * plans.cp, group, fabric)
         scattered = reduce_scatter_s(block * plans.cp, group, fabric)
         forward = np.where(is_gather, gathered, forward)
         backward = np.where(is_gather, gathered + scattered, backward)
-    if by_heads.any():
+    if any_of(by_heads):
         heads = _heads_exchanged_s(workload, group)
         forward, backward = np.where(by_heads, heads[0], forward), np.where(by_heads, heads[1], backward)
     return forward, backward

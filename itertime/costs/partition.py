@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.errors import UserError
 from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import (
@@ -143,9 +143,9 @@ class Workload:
     ) -> Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
-        if plans.in_32_bit.any():
+        if any_of(plans.in_32_bit):
             _check_32_bit(model, plans.options)
-        if model.frozen_bits < 16 and plans.below_16_bit.any():
+        if model.frozen_bits < 16 and any_of(plans.below_16_bit):
             precision = PRECISIONS[plans.precision[np.argmax(plans.below_16_bit)]]
             raise UserError(
                 f"{model.name}: precision={precision}: weights of frozen_bits={model.frozen_bits} are "
@@ -224,7 +224,7 @@ class Workload:
     def gemm_s(self, m: Array, n: Array, k: Array, batch: Array | int = 1) -> Array:
         """The profile's seconds of products outside `linear_s`: in 16 bit, or in 32 where the plan is."""
         seconds, wide = self.profile.seconds(Gemm(m, n, k, batch)), self.plans.in_32_bit
-        if not wide.any():
+        if not any_of(wide):
             return seconds
         return np.where(wide, self.profile.seconds(Gemm(m, n, k, batch, "tf32")), seconds)
 
@@ -307,7 +307,7 @@ Split = tuple[Whole, Whole]
 def _split(model: ModelSpec, plans: PlanBatch) -> Split:
     """The even split, replaced by another one in the plans that ask for it; a plan asks for one at most."""
     layers, stages = _even_split(model, plans)
-    if not (plans.balanced | plans.by_compute | plans.ends | plans.remainder).any():
+    if not any_of(plans.balanced | plans.by_compute | plans.ends | plans.remainder):
         return layers, stages  # as most searches ask; the conditions below take longer than the split
     for asking_plans, split in (
         (plans.balanced, _balanced_split),
@@ -316,7 +316,7 @@ def _split(model: ModelSpec, plans: PlanBatch) -> Split:
     ):
         if asking_plans.all():
             return split(model, plans)
-        if asking_plans.any():
+        if any_of(asking_plans):
             split_layers, split_stages = split(model, plans)
             layers = np.where(asking_plans, split_layers, layers)
             stages = np.where(asking_plans, split_stages, stages)

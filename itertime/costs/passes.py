@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.schedule import FIRST, LAST
 from itertime.spec import PlanBatch
 
@@ -67,7 +67,7 @@ def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
     """
     if plans.options.batching == "longest" and plans.options.balance != "drawn":
         return MICRO_BATCH_COLUMNS + _DEALT_COLUMNS
-    return MICRO_BATCH_COLUMNS + (_COUNTED_COLUMNS if plans.ep_overlap.any() else ())
+    return MICRO_BATCH_COLUMNS + (_COUNTED_COLUMNS if any_of(plans.ep_overlap) else ())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
 from itertime.spec import PlanBatch
 
@@ -85,7 +85,7 @@ def stage_costs(workload: Workload) -> StageCosts:
 
 def _sharded(workload: Workload) -> list[Sharded]:
     """What ZeRO-2 and ZeRO-3 move of a layer of each form; empty if no plan asks for it."""
-    if not workload.plans.scatters_gradients.any():
+    if not any_of(workload.plans.scatters_gradients):
         return []
     return [sharded_s(form) for form in workload.forms]
 
@@ -104,7 +104,7 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     """Seconds of a pass by part, (4, plans); the stage `end`, where the pass ends, sends one time fewer."""
     plans, layers, framework = workload.plans, workload.partition.layers, workload.framework
     parts = _layers_s(workload, micro_batch)
-    if plans.offload_layers.any():
+    if any_of(plans.offload_layers):
         work = sum(parts.values(), np.zeros(layers.shape))
         parts["offload_comm"] = activation_copies_s(workload) - work
     parts["fsdp_comm"] = shards.exposed
@@ -120,7 +120,7 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
     parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
     filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
-    if plans.offload_layers.any():  # a wait that an end of the model fills is no time of the layers
+    if any_of(plans.offload_layers):  # a wait that an end of the model fills is no time of the layers
         parts["offload_comm"] = np.maximum(parts["offload_comm"] + filled_waits, 0.0)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
     return parts
@@ -173,7 +173,7 @@ def _at_ends(stages: Array, chunks: Whole) -> Array:
 def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
     """Seconds of a pass through the first chunk of the first stage, (plans,), where buckets overlap it."""
     plans = workload.plans
-    if not plans.grad_overlap.any():
+    if not any_of(plans.grad_overlap):
         return np.zeros(len(plans))
     column = np.arange(len(plans))
     kind = np.where(plans.pp == 1, LAST, FIRST)
@@ -274,7 +274,7 @@ def _hop_s(workload: Workload) -> Array:
     the NICs.
     """
     plans, system = workload.plans, workload.system
-    if (plans.pp == 1).all():
+    if not any_of(plans.pp > 1):
         return np.zeros(len(plans))
     per_stage, domain = plans.next_stage, system.domain_gpus
     across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
@@ -284,7 +284,7 @@ def _hop_s(workload: Workload) -> Array:
     between_domains, in_domain = p2p_s(nbytes, np.array([[True], [False]]), workload.fabric, sharers, stride)
     sent = system.site.p2p_exposure * (across * between_domains + (1 - across) * in_domain)
     gathers = (plans.tp > 1) & ~plans.sequence_parallel
-    if gathers.any():
+    if any_of(gathers):
         gathered = all_gather_s(nbytes * plans.tp, tensor_group(workload), workload.fabric)
         sent = sent + np.where(gathers, gathered, 0.0)
     return np.where(plans.pp > 1, sent, 0.0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 
 
 def last_stage_decides(forward: Array, backward: Array, present: Flags) -> Flags:
@@ -155,7 +155,7 @@ class InterleavedPasses:
         chunk_s = self.forward + self.backward
         last_excess = self.last_forward + self.last_backward
         last_device_s = microbatches * last_excess
-        if (last_excess < 0).any():
+        if any_of(last_excess < 0):
             last_device_s = np.where(
                 last_excess < 0, -np.minimum(*self._path_losses(microbatches)), last_device_s
             )

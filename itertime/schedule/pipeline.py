@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 
 from .closed_forms import last_stage_decides, middle_stages_decide, middle_stages_s
 from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
@@ -73,7 +73,7 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
     # All other cases replace that bubble.
     interleaved = stages.interleave > 1
     remaining_1f1b = ~interleaved & ~gpipe
-    if remaining_1f1b.any():
+    if any_of(remaining_1f1b):
         remaining_1f1b &= ~last_stage_decides(stages.forward_s, stages.backward_s, stages.present)
     for plans, schedule_s in (
         (remaining_1f1b, _one_f_one_b_s),
@@ -93,10 +93,10 @@ def _one_f_one_b_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Arra
     forward_s, backward_s = stages.forward_s[kinds, rows], stages.backward_s[kinds, rows]
     equal_middles = stages.present[HEAVY, rows] & ~stages.present[LIGHT, rows]
     exact = equal_middles & middle_stages_decide(forward_s, backward_s)
-    if exact.any():
+    if any_of(exact):
         depth = stages.count[:, rows].sum(axis=0)
         seconds[exact] = middle_stages_s(forward_s, backward_s, depth, microbatches[rows])[exact]
-    if not exact.all():
+    if any_of(~exact):
         stepped_rows = rows[~exact]
         depth = stages.count[:, stepped_rows].sum(axis=0)
         seconds[~exact] = one_f_one_b_s(
@@ -119,7 +119,7 @@ def _interleaved_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Arra
     passes = stages.interleaved_passes(rows)
     seconds = passes.seconds(depth, chunk_count, microbatches[rows])
     exact = passes.last_chunk_decides()
-    if not exact.all():
+    if any_of(~exact):
         exact |= passes.middle_may_decide(depth, microbatches[rows])
     exact &= ~stages.present[LIGHT, rows]
     for index in np.flatnonzero(~exact):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, ValidationError, model_validator
@@ -480,6 +480,13 @@ class ModelSpec:
         """FLOPs of a token's forward pass, on average over samples of these lengths; by default each sample
         has `seq_len` tokens.
         """
+        return self._full_sample_flops if lengths is None else self._forward_flops(lengths)
+
+    @cached_property
+    def _full_sample_flops(self) -> ForwardFlops:
+        return self._forward_flops(None)
+
+    def _forward_flops(self, lengths: Lengths | None) -> ForwardFlops:
         if self.stack:
             of_forms = [form.forward_flops(lengths) for form in self.forms]
             shares = [count / self.layers for count in self.form_layers]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from itertime.arrays import Array
+from itertime.arrays import Array, any_of
 from itertime.costs.exchange.groups import collective_s, data_parallel_group
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
@@ -106,7 +106,7 @@ def spread_of(workload: Workload, idle: Sequence[Array], growth: Sequence[Growth
         per_excess = np.where(stages > 0, growth_of_pass.both, 0.0)
         average, pass_low, pass_high, pass_error = (share * per_excess for share in relative)
         waiting, shortfall = waits > ROUNDING_S, waits - average
-        if waiting.any():
+        if any_of(waiting):
             above = above_wait_s(average, pass_low, pass_high, waits)
             average = np.where(waiting, above, average)
             pass_low, pass_high = (

@@ -73,11 +73,6 @@ class Clipping:
         return calls * sum(self.kernels.values(), np.zeros(len(self.norm_s))) + self.norm_s
 
 
-def clips_buckets(workload: Workload) -> bool:
-    """Whether clipping runs kernels on each bucket, so that it depends on their number."""
-    return workload.plans.options.clipping in ("before", "bucket")
-
-
 def clipping_s(
     workload: Workload, shared: Array, experts: Array, calls: Whole, waits: Array
 ) -> Clipping | None:

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from itertime.arrays import Array, Flags
+from itertime.arrays import Array, Flags, any_of
 from itertime.costs.network import Group, all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
 from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, PlanOptions
@@ -70,7 +70,7 @@ def combined_s(workload: Workload, group: Group, senders: Flags, parameters: Arr
     if compression in ("fp16", "fp8"):
         sent = collective_s(all_reduce_s, workload, group, senders, bits / 8 * parameters)
         return sent + _scales_s(workload, group, senders & (parameters > 0))
-    if not senders.any():
+    if not any_of(senders):
         return np.zeros(len(senders))
     if compression == "topk":
         entry_bytes = options.compression_density * parameters * (gradient + INDEX_BYTES)
@@ -101,7 +101,7 @@ def scattered_s(workload: Workload, group: Group, senders: Flags, parameters: Ar
     if compression == "none":
         nbytes = gradient_bytes(workload) * parameters
         return collective_s(reduce_scatter_s, workload, group, senders, nbytes)
-    if not senders.any() or compression in (*ONE_BIT, "topk", "powersgd"):
+    if not any_of(senders) or compression in (*ONE_BIT, "topk", "powersgd"):
         return np.zeros(len(senders))
     if compression in ("fp16", "fp8"):
         nbytes = SENT_BITS[compression] / 8 * parameters

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, Elementwise
 
@@ -73,7 +73,7 @@ def compression_kernels_s(workload: Workload, parameters: Array) -> Array:
     owned = parameters / plans.gradient_shards
     nbytes = _combined_bytes(workload, between)
     scattered = plans.optimizer_shards == ranks
-    if options.compression in ("int8", "int4") and scattered.any():
+    if options.compression in ("int8", "int4") and any_of(scattered):
         local = np.minimum(between, workload.system.domain_gpus)
         nbytes = np.where(scattered, scatter_kernel_bytes(workload, local), nbytes)
     kernels = KERNELS if options.compression in ONE_BIT else 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 
@@ -52,21 +53,29 @@ class Exchange:
         """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
         return replace(self, kernels=kernels, norm_s=norm_s, overlapped=self.overlapped & overlapped)
 
-    def chosen(self, rows: Flags, alternative: Exchange) -> Exchange:
-        """The exchange, in the plans at `rows` replaced by the `alternative`."""
+    def division(self, rows: Whole | int) -> Exchange:
+        """Of several divisions into buckets, (divisions, plans), that of each plan, or one for all plans."""
         columns = {
-            name: np.where(rows, getattr(alternative, name), getattr(self, name))
-            for name in ("reduce_s", "gather_s", "buckets", "calls", "overlapped", "norm_s")
+            name: of_division(getattr(self, name), rows)
+            for name in ("reduce_s", "gather_s", "buckets", "calls")
         }
-        kernels = {
-            name: np.where(rows, alternative.kernels[name], seconds) for name, seconds in self.kernels.items()
-        }
+        kernels = {name: of_division(seconds, rows) for name, seconds in self.kernels.items()}
         return replace(self, **columns, kernels=kernels)
 
 
-def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) -> list[Exchange]:
-    """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan;
-    then, where a framework divides a plan's gradients into several buckets, the same at once.
+def of_division(values: Any, rows: Whole | int) -> Any:
+    """Of `values`, (divisions, plans), those at `rows`; all of them where they are the same in any division,
+    (plans,).
+    """
+    if values.ndim == 1:
+        return values
+    return values[rows] if isinstance(rows, int) else values[rows, np.arange(len(rows))]
+
+
+def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
+    """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan,
+    (divisions, plans); in a second row the same at once, where a framework divides a plan's gradients into
+    several buckets.
 
     Copies of an expert are ep x etp GPUs apart. Gradients that overlap a pass go in the framework's buckets,
     unless `bucket_bytes` gives their size; without either, or in the step of a 1-bit optimizer, everything of
@@ -77,7 +86,7 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
     late, stated = in_step(options), plans.bucket_bytes > 0
     divided = _buckets(workload, layers, (shared + experts) / plans.interleave)
     several = plans.grad_overlap & ~stated & (divided > 1)
-    buckets = np.array([divided, np.where(several, 1, divided)] if several.any() else [divided])
+    buckets = np.array([divided, np.where(several, 1, divided)] if any_of(several) else [divided])
     calls = np.where(plans.grad_overlap | stated, buckets, 1) * plans.interleave
     if late:
         calls = np.ones_like(calls)
@@ -93,17 +102,14 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
     ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)
     reduce_s = reduced * calls / (1 if options.clipping == "before" else ahead)
     gather_s = gathered * calls / ahead
-    return [
-        Exchange(
-            reduce_s=reduce_s[row],
-            gather_s=gather_s[row],
-            buckets=buckets[row],
-            calls=calls[row],
-            overlapped=nothing > 0 if late else plans.grad_overlap,
-            norm_s=nothing,
-        )
-        for row in range(len(buckets))
-    ]
+    return Exchange(
+        reduce_s=reduce_s,
+        gather_s=gather_s,
+        buckets=buckets,
+        calls=calls,
+        overlapped=nothing > 0 if late else plans.grad_overlap,
+        norm_s=nothing,
+    )
 
 
 def _buckets(workload: Workload, layers: Whole, parameters: Array) -> Whole:
@@ -140,7 +146,7 @@ def _sums(
     over the groups (Apex, apex/contrib/optimizers/distributed_fused_lamb.py, `dwu_group_size`).
     """
     plans = workload.plans
-    if not plans.shards_optimizer.any():  # nor then anything else
+    if not any_of(plans.shards_optimizer):  # nor then anything else
         everywhere = np.ones(len(plans), dtype=bool)
         copies = data_parallel_group(workload, ranks, spacing)
         return combined_s(workload, copies, everywhere, parameters), np.zeros(len(plans))
@@ -169,7 +175,7 @@ def exposed_s(comm: Array, cover: Array, buckets: Whole, overlap: Flags) -> Arra
 
     The first bucket is ready after its share of the pass, the last one only at its end.
     """
-    if not overlap.any():
+    if not any_of(overlap):
         return comm
     hidden = np.maximum(comm / buckets, comm - cover * (1 - 1 / buckets))
     return np.where(overlap, hidden, comm)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.costs.network import Fabric, Group, all_reduce_s, ranks_together
 from itertime.costs.partition import Workload
 from itertime.spec import PlanBatch
@@ -63,7 +63,7 @@ def collective_s(
     nbytes: Array,
 ) -> Array:
     """Seconds of the operation; 0 in plans that are no `senders`, and the profile is not asked for them."""
-    if not senders.any():
+    if not any_of(senders):
         return np.zeros(len(senders))
     seconds = operation(np.where(senders, nbytes, 0.0), group, workload.fabric)
     return np.where(senders, seconds, 0.0)
@@ -79,7 +79,7 @@ def data_parallel_group(workload: Workload, ranks: Whole, spacing: Whole) -> Gro
     domain = system.domain_gpus
     stage_spacing = spacing * np.where(plans.pp_before_dp, plans.pp, 1)
     local = ranks_together(ranks, np.maximum(domain // stage_spacing, 1), system)
-    if plans.pp_before_dp.any():
+    if any_of(plans.pp_before_dp):
         together = np.minimum(plans.cp * plans.tp // spacing, domain // plans.tp)
         local = np.where(plans.pp_before_dp, np.maximum(local, np.minimum(ranks, together)), local)
     return Group.side_by_side(ranks, local, system, np.maximum(stage_spacing // domain, 1))

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.costs.network import (
     Group,
     all_gather_s,
@@ -86,7 +86,7 @@ def workers_exchange_s(
         everywhere = np.ones(len(plans), dtype=bool)
         seconds = collective_s(all_reduce_s, workload, _counterparts(workload), everywhere, nbytes)
     seconds = seconds + _gathered_s(workload, bytes_per_parameter * shared, ranks, held.optimizer, plans.tp)
-    if experts.any():
+    if any_of(experts):
         owned, spacing = held.of_experts(plans).optimizer, expert_spread(plans)
         seconds = seconds + _gathered_s(workload, bytes_per_parameter * experts, alone, owned, spacing)
     return seconds
@@ -98,7 +98,7 @@ def _gathered_s(workload: Workload, nbytes: Array, ranks: Whole, shards: Whole, 
     Of `ranks` ranks, each `spacing` GPUs from the next, those with the same part have exchanged a piece each.
     """
     copies = ranks > shards
-    if not copies.any():
+    if not any_of(copies):
         return np.zeros(len(workload))
     copy_group = data_parallel_group(workload, ranks // shards, spacing * shards)
     return collective_s(all_gather_s, workload, copy_group, copies, nbytes / shards)
@@ -166,7 +166,7 @@ def _step_s(workload: Workload, owned: Array, nbytes: float, sent: Array) -> Arr
     """
     plans, system = workload.plans, workload.system
     seconds = workload.profile.seconds(Elementwise(nbytes * owned, "adam")) / system.site.hbm_fraction
-    if not plans.offload_optimizer.any():
+    if not any_of(plans.offload_optimizer):
         return seconds
     on_cpu = on_cpu_s(nbytes * owned, system) + copy_s(2 * sent * owned, system)
     return np.where(plans.offload_optimizer, on_cpu, seconds)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.costs.layer import Parts
 from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
 from itertime.spec import PlanBatch, stalled_sends
 
-from .clipping import Clipping, clipping_s, clips_buckets
+from .clipping import Clipping, clipping_s
 from .compression_kernels import compression_kernels_s
-from .gradients import Exchange, exchanges, exposed_s
+from .gradients import Exchange, exchanges, exposed_s, of_division
 from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
 
@@ -84,16 +84,11 @@ class _Exchanged:
         seconds = self.exposed + self.contention
         return seconds if self.clipping is None else seconds + self.clipping
 
-    def chosen(self, rows: Flags, alternative: _Exchanged) -> _Exchanged:
-        """This exchange, in the plans at `rows` replaced by the `alternative`."""
-        if not rows.any():
-            return self
-        clipping = self.clipping
-        if clipping is not None and alternative.clipping is not None:
-            clipping = np.where(rows, alternative.clipping, clipping)
-        exposed = np.where(rows, alternative.exposed, self.exposed)
-        contention = np.where(rows, alternative.contention, self.contention)
-        return _Exchanged(self.traffic.chosen(rows, alternative.traffic), exposed, contention, clipping)
+    def division(self, rows: Whole | int) -> _Exchanged:
+        """Of several divisions into buckets, (divisions, plans), that of each plan, or one for all plans."""
+        exposed, contention = of_division(self.exposed, rows), of_division(self.contention, rows)
+        clipping = self.clipping if self.clipping is None else of_division(self.clipping, rows)
+        return _Exchanged(self.traffic.division(rows), exposed, contention, clipping)
 
     def after(self, warmup: _Exchanged, share: float) -> _Exchanged:
         """The mean over a run, in a `share` of whose iterations the exchange is that of the warm-up."""
@@ -117,18 +112,13 @@ def _beside(
     it is taken to have been told so: overlap makes no iteration slower. Buckets of a stated size stay.
     """
     layers, shared, experts = parameters
-    traffics = exchanges(workload, layers, shared, experts)
-    clippings = [
-        clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
-        for traffic in (traffics if clips_buckets(workload) else traffics[:1])
-    ]
-    divided, *at_once = (
-        _exchanged(workload, traffic, clipping, passes)
-        for traffic, clipping in zip(traffics, clippings * len(traffics), strict=False)
-    )
-    for alternative in at_once:
-        divided = divided.chosen(divided.seconds > (1 + _ROUNDING) * alternative.seconds, alternative)
-    return divided
+    traffic = exchanges(workload, layers, shared, experts)
+    clipping = clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
+    exchanged = _exchanged(workload, traffic, clipping, passes)
+    if len(traffic.buckets) == 1:
+        return exchanged.division(0)
+    divided_s, at_once_s = exchanged.seconds
+    return exchanged.division((divided_s > (1 + _ROUNDING) * at_once_s).astype(np.int64))
 
 
 def _exchanged(
@@ -158,7 +148,7 @@ def _broadcasts(plans: PlanBatch) -> Array:
 def _embedding_sync_s(workload: Workload) -> Array:
     """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
     plans, system = workload.plans, workload.system
-    if not workload.model.tied_embeddings or workload.model.lora_rank or (plans.pp == 1).all():
+    if not workload.model.tied_embeddings or workload.model.lora_rank or not any_of(plans.pp > 1):
         return np.zeros(len(plans))
     domain = system.domain_gpus
     together = np.where(plans.next_stage * plans.pp > domain, 1, 2)

@@ -56,7 +56,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
@@ -160,7 +160,7 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
         spared = np.where(_has_no_copies(plans), _UNSCALING + _COPYING, 0.0)
         seconds = workload.profile.seconds(Elementwise((nbytes - spared) * owned, "adam"))
         seconds = seconds / workload.system.site.hbm_fraction
-    if not plans.offload_optimizer.any():
+    if not any_of(plans.offload_optimizer):
         return {"optimizer": seconds}
     offloaded = offloaded_step(workload, owned, shared + experts)
     return {
@@ -193,7 +193,7 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     matrices, vectors = (np.ceil(share * count) for count in tensors)
     launches = _launches(step, owned, matrices, vectors)
     uncopied = _has_no_copies(plans)
-    if uncopied.any():
+    if any_of(uncopied):
         without = _launches(replace(step, lists=step.lists[1:-1]), owned, matrices, vectors)
         launches = np.where(uncopied, without, launches)
     copies = np.where(uncopied, 0.0, gradient_bytes(workload) + _COPIES)

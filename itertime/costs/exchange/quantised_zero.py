@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Whole, any_of
 from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 from itertime.spec import Elementwise
@@ -69,7 +69,7 @@ def pass_kernels_s(workload: Workload) -> list[Array]:
     they quantise, unpack and sum. Empty where no plan has any.
     """
     plans, options, partition = workload.plans, workload.plans.options, workload.partition
-    scatters = options.compression != "none" and plans.scatters_gradients.any()
+    scatters = options.compression != "none" and any_of(plans.scatters_gradients)
     if not (options.quantized_weights or options.secondary_shards is not None or scatters):
         return []
     none, gathers = np.zeros(len(plans)), plans.gathers_weights

@@ -27,7 +27,7 @@ from math import inf
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.costs.balance import fullest
 from itertime.costs.exchange import (
     adam_states_bytes,
@@ -175,7 +175,7 @@ def _parts(workload: Workload) -> dict[str, Array]:
         kept_by_stage = kept_by_stage + activations.kept * count
         # The last stage may have the head alone.
         live = np.where(count > 0, np.maximum(live, activations.live), live)
-    if plans.offload_layers.any():
+    if any_of(plans.offload_layers):
         mean_layer = kept_by_stage / np.maximum(layers, 1)
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
         live = live + np.where(plans.offload_layers > 0, mean_layer, 0.0)  # of the layer being copied
@@ -254,7 +254,7 @@ def _compression(workload: Workload, parameters: Array) -> dict[str, Array]:
 def _casts(workload: Workload, parameters: Array) -> Array | float:
     """Bytes by which kept casts of the layers' `parameters` exceed what they replace, (3, plans)."""
     plans = workload.plans
-    if not (workload.framework.keeps_casts and plans.below_16_bit.any()):
+    if not (workload.framework.keeps_casts and any_of(plans.below_16_bit)):
         return 0.0
     frozen = workload.model.lora_rank > 0
     if frozen:

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from itertime.arrays import Array
+from itertime.arrays import Array, any_of
 from itertime.spec import Collective, System
 
 from .group import Fabric, Group, Ranks
@@ -83,7 +83,7 @@ def all_reduce_s(nbytes: ArrayLike, group: Group, fabric: Fabric) -> Array:
     system = fabric.system
     size, nodes, local = _layout(nbytes, group)
     in_node = _inside_s("all_reduce", size, local, fabric)
-    if (nodes == 1).all():
+    if not any_of(nodes > 1):
         return system.site.all_reduce_multiplier * np.where(size > 0, in_node, 0.0)
     through_nics = 2 * size / _ring_bytes_per_s(nodes, local, group, system)
     bulk = _bulk_latency_s(size, system)
@@ -163,7 +163,7 @@ def _half_of_all_reduce(operation: str, nbytes: ArrayLike, group: Group, fabric:
     system = fabric.system
     size, nodes, local = _layout(nbytes, group)
     in_node = _inside_s(operation, size, local, fabric)
-    if (nodes == 1).all():
+    if not any_of(nodes > 1):
         return system.site.all_reduce_multiplier * np.where(size > 0, in_node, 0.0)
     through_nics = _passed_on(nodes * local) * size / _ring_bytes_per_s(nodes, local, group, system)
     across = _ring_s(np.maximum(in_node, through_nics), 1, nodes, local, size, system)

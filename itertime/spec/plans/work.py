@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from itertime.arrays import Array
+from itertime.arrays import Array, any_of
 from itertime.spec.flops import ForwardFlops
 from itertime.spec.lengths import Lengths
 from itertime.spec.model import ModelSpec
@@ -63,7 +63,7 @@ class Work:
     def _repeated(self, scores: float) -> Array | float:
         """FLOPs that the backward pass repeats of a forward pass with `scores` FLOPs of attention a token."""
         model, plans = self.model, self.plans
-        if not plans.recompute.any():
+        if not any_of(plans.recompute):
             return 0.0
         adapters = 2.0 * model.layers * model.lora_parameters
         layers = self._passed.layers + adapters + scores
