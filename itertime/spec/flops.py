@@ -16,6 +16,7 @@ that of PaLM. Beyond, it comes to that of the causal half.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ class Reach(NamedTuple):
     causal_window: float
 
     @classmethod
+    @lru_cache(maxsize=256)
     def of(cls, window: int, seq_len: int, lengths: Lengths | None = None) -> Reach:
         """Of samples of these lengths, or of `seq_len` tokens each. A window of 0 is none."""
         if lengths is None:

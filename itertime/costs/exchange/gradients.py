@@ -84,10 +84,12 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
     """
     plans, options = workload.plans, workload.plans.options
     late, stated = in_step(options), plans.bucket_bytes > 0
-    divided = _buckets(workload, layers, (shared + experts) / plans.interleave)
-    several = plans.grad_overlap & ~stated & (divided > 1)
-    buckets = np.array([divided, np.where(several, 1, divided)] if any_of(several) else [divided])
-    calls = np.where(plans.grad_overlap | stated, buckets, 1) * plans.interleave
+    divides, buckets = plans.grad_overlap | stated, np.ones((1, len(plans)), dtype=np.int64)
+    if any_of(divides) or options.clipping == "bucket":  # nothing else depends on their number
+        divided = _buckets(workload, layers, (shared + experts) / plans.interleave)
+        several = plans.grad_overlap & ~stated & (divided > 1)
+        buckets = np.array([divided, np.where(several, 1, divided)] if any_of(several) else [divided])
+    calls = np.where(divides, buckets, 1) * plans.interleave
     if late:
         calls = np.ones_like(calls)
     ranks, shards = plans.dp * plans.cp, Shards.of(plans)
