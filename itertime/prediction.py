@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -184,7 +184,16 @@ class Evaluation:
     def _repr_html_(self) -> str:
         return self.to_pandas().to_html(max_rows=20)
 
-    def prediction(self, row: int) -> Prediction:
+    def prediction(
+        self,
+        row: int,
+        extrapolated: tuple[str, ...] = (),
+        interval: tuple[float, float] | None = None,
+        basis: str = "",
+    ) -> Prediction:
+        """The prediction of the plan at `row`. Batches know neither what is extrapolated nor the interval
+        with its basis.
+        """
         work = self.work
         total, fits = float(self.memory.total[row]), bool(self.memory.fits[row])
         parts = {name: float(values[row]) for name, values in self.memory.parts.items()}
@@ -204,6 +213,9 @@ class Evaluation:
             tokens=float(work.tokens[row]),
             model_flops=float(work.model_flops[row]),
             hardware_flops=float(work.hardware_flops[row]),
+            extrapolated=extrapolated,
+            interval_s=interval,
+            interval_basis=basis,
         )
 
 
@@ -248,10 +260,10 @@ def predict(
         model, PlanBatch.of([plan]), system, watched, framework=framework, memory_headroom=memory_headroom
     )
     check_utilisation(evaluation, 0, watched.profile, system)
-    prediction, name = evaluation.prediction(0), framework.name if framework else ""
-    interval = interval_s(model, plan, system, prediction.iteration_s, framework=name)
+    name, iteration_s = framework.name if framework else "", float(evaluation.iteration_s[0])
+    interval = interval_s(model, plan, system, iteration_s, framework=name)
     basis = interval_basis(model, plan, system, framework=name)
-    return replace(prediction, extrapolated=watched.extrapolated(), interval_s=interval, interval_basis=basis)
+    return evaluation.prediction(0, watched.extrapolated(), interval, basis)
 
 
 def check_utilisation(evaluation: Evaluation, row: int, profile: Profile, system: System) -> None:

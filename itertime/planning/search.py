@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -196,14 +196,10 @@ def _ranked_plan(
     would cost more than the search: the interval and what is extrapolated.
     """
     check_utilisation(result, row, profile, system)
-    prediction = result.prediction(row)
-    interval = interval_s(model, plan, system, prediction.iteration_s)
     extrapolated = extrapolated_parts(model, plan, system, profile)
+    interval = interval_s(model, plan, system, float(result.iteration_s[row]))
     basis = interval_basis(model, plan, system)
-    return RankedPlan(
-        plan,
-        replace(prediction, interval_s=interval, interval_basis=basis, extrapolated=extrapolated),
-    )
+    return RankedPlan(plan, result.prediction(row, extrapolated, interval, basis))
 
 
 def fitting_plans(

@@ -14,6 +14,8 @@ from pydantic.dataclasses import dataclass
 from itertime.arrays import Array
 from itertime.io import CONFIG
 
+FEW = 3  # sizes: up to this many, plain Python is several times faster than arrays
+
 
 @dataclass(frozen=True, config=CONFIG)
 class SizeTable:
@@ -56,9 +58,10 @@ class SizeTable:
         """Seconds for `nbytes` bytes among `ranks` ranks; 0 where there are no bytes or a single rank."""
         nbytes = np.asarray(nbytes, dtype=float)
         ranks = np.asarray(ranks, dtype=int)
-        if nbytes.size == ranks.size == 1:  # ten times faster than arrays
-            shape = (1,) * max(nbytes.ndim, ranks.ndim)
-            return np.array(self._one(nbytes.item(), ranks.item())).reshape(shape)
+        if ranks.size == 1 and nbytes.size <= FEW:
+            count = ranks.item()
+            times = [self._one(size, count) for size in nbytes.ravel().tolist()]
+            return np.array(times).reshape((1,) * (ranks.ndim - nbytes.ndim) + nbytes.shape)
         most_ranks, sizes = self.ranks[-1], self._dense.shape[1]
         _, exponent = np.frexp(nbytes)
         octave = exponent - 1 - int(math.log2(self.first_bytes))

@@ -28,6 +28,7 @@ _BYTES = {
     "nvfp4": 0.5 + 1 / 16,
     "tf32": 4.0,
 }
+_BYTES_BY_CODE = np.array([_BYTES[name] for name in PRECISIONS])
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Activations:
 
 def element_bytes(workload: Workload) -> Array:
     """Bytes of one element of a tensor cast to the plan's precision, with its share of the scales."""
-    return np.array([_BYTES[name] for name in PRECISIONS])[workload.plans.precision]
+    return _BYTES_BY_CODE[workload.plans.precision]
 
 
 def _cast_bytes(workload: Workload) -> Array:
