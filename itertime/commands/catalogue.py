@@ -23,7 +23,7 @@ COLUMNS = 80
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of lengths
 GBPS = 1e9 / 8  # bytes/s
 
-models_app = new_app("List the shipped models, show one.")
+models_app = new_app("List the shipped models, show one, import one from Hugging Face.")
 systems_app = new_app("List the shipped systems, show one, make one from a data sheet.")
 frameworks_app = new_app("List the shipped frameworks, show one.")
 for app in (models_app, systems_app, frameworks_app):
@@ -31,7 +31,9 @@ for app in (models_app, systems_app, frameworks_app):
     app.info.invoke_without_command = True
     app.info.subcommand_metavar = "[COMMAND]"
 
-ModelArgument = Annotated[str, typer.Argument(help="A name (see `itertime models`) or a YAML file.")]
+ModelArgument = Annotated[
+    str, typer.Argument(help="A name (see `itertime models`), a YAML file, or Hugging Face's config.json.")
+]
 SystemArgument = Annotated[str, typer.Argument(help="A name (see `itertime systems`) or a YAML file.")]
 FrameworkArgument = Annotated[str, typer.Argument(help="A name (see `itertime frameworks`) or a YAML file.")]
 
@@ -99,6 +101,35 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
         _print_wrapped("approximation", text)
     if reason := refusal_of(spec):
         _print_wrapped("not predicted", f"{reason}.")
+
+
+@models_app.command("import")
+def import_model(
+    config: Annotated[Path, typer.Argument(help="A config.json of Hugging Face Transformers.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The model file to write (YAML).", show_default=False),
+    ] = None,
+) -> None:
+    """Make a model file of a config.json, count its parameters, and refuse keys that are not understood."""
+    from itertime.io import read_mapping, write_text
+    from itertime.spec import ModelSpec, refusal_of
+    from itertime.spec.hub import imported_model
+
+    model = imported_model(read_mapping(config), config)
+    spec = ModelSpec(**model.keys)
+    active = f", of which a token passes {spec.active_parameters:,}" if spec.is_mixture else ""
+    counted = f"{printable(spec.name)}: {spec.parameters:,} parameters{active}"
+    if output is None:
+        print(f"# {counted}\n{model.text}", end="")
+        return
+    write_text(output, model.text)
+    print(counted)
+    for text in model.keys.get("approximations", ()):
+        _print_wrapped("approximation", text)
+    if reason := refusal_of(spec):
+        _print_wrapped("not predicted", f"{reason}.")
+    print(f"written: {printable(str(output))}")
 
 
 @systems_app.callback()

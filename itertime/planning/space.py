@@ -322,7 +322,7 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     sensible = [name for name in space.recompute if name != "selective" or model.attention == "core"]
     recompute = [recompute_code(name) for name in sensible or space.recompute]
     sequence = [int(on) for on in ((False, True) if model.is_mixture else space.sequence_parallel)]
-    experts = space.ep or divisors(model.shared_experts)
+    experts = space.ep or divisors(model.divisible_experts)
     options = space.options
     shard_counts = options.weight_shards, options.gradient_shards, options.optimizer_shards
     stages = space.zero_stage if None in shard_counts else space.zero_stage[:1]  # which decides nothing more
@@ -354,7 +354,7 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, space: Space) 
         )
     if model.is_mixture:
         shared = ranks % ep == 0 if etp is None else ranks * tp % (ep * etp) == 0
-        keeps &= (model.shared_experts % ep == 0) & shared & ((tp == 1) | (sequence == 1))
+        keeps &= (model.divisible_experts % ep == 0) & shared & ((tp == 1) | (sequence == 1))
         return keeps
     return keeps & (ep == 1)
 

@@ -34,6 +34,10 @@ def approximations_of(model: ModelSpec) -> tuple[str, ...]:
 
 def refusal_of(model: ModelSpec) -> str:
     """Why no prediction of `model` is made; empty if one is."""
+    if model.not_predicted:
+        return model.not_predicted
+    if reason := _unmodelled(model):
+        return reason
     if model.attention == "core" and (share := windowed_share(model)) > LARGEST_SHARE:
         return (
             f"attention windows of {model.window} tokens are not modelled without a flash kernel, and full "
@@ -43,6 +47,20 @@ def refusal_of(model: ModelSpec) -> str:
     if model.attention == "core" and model.latent_kv:
         return "compressed keys and values (latent_kv) are modelled with a flash kernel only: attention=flash"
     return ""
+
+
+def _unmodelled(model: ModelSpec) -> str:
+    """Which key states a part of a layer that has no cost; empty if none does."""
+    for kind in model.layer_kinds:
+        if kind.mixer != "attention":
+            return f"a layer's mixer={kind.mixer} has no cost"
+        if not kind.mlp:
+            return "a layer without an MLP (mlp=false) has no cost"
+        if kind.output_gate:
+            return "a gate of the attention's output (output_gate) has no cost"
+        if kind.index_heads:
+            return "sparse attention's indexer (index_heads) has no cost"
+    return "weights that layers share (shared_weights) have no cost" if model.shared_weights else ""
 
 
 def check_predictable(model: ModelSpec) -> None:

@@ -18,12 +18,13 @@ from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, described, optional
 
 from .flops import ForwardFlops, Reach
-from .layers import Kinds, Stack, kinds_in_order
+from .layers import Kinds, Stack, kinds_in_order, mixer_parameters, mixer_shapes, recurrence_flops
 from .lengths import Lengths, load_lengths
 
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
+Extra = Annotated[int, Field(strict=True, ge=-(10**12), le=10**12)]
 Imbalance = Annotated[float, Field(ge=1, le=1000)]
 Published = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)?[MBT])?$")]
 
@@ -104,6 +105,29 @@ class ModelSpec:
     frozen_bits: Literal[4, 16] = optional(
         16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
     )
+    mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "none"] = optional(
+        "attention",
+        "what mixes the tokens of a layer: attention, Mamba-2, a gated delta net, Mamba, linear attention",
+    )
+    mlp: StrictBool = optional(True, "a layer has an MLP, or experts")
+    state_heads: SizeOrZero = optional(0, "heads of values of a mixer with a state")
+    state_head_dim: SizeOrZero = optional(0, "width of such a head")
+    state_groups: SizeOrZero = optional(0, "heads of keys and of queries of a mixer with a state")
+    state_size: SizeOrZero = optional(0, "width of such a key: rows of a head's state")
+    conv_width: SizeOrZero = optional(0, "tokens that a mixer's causal convolution reaches back", "tokens")
+    step_rank: SizeOrZero = optional(0, "rank of the step sizes (Mamba)")
+    output_gate: StrictBool = optional(False, "the attention's output has a gate, as wide, from its input")
+    index_heads: SizeOrZero = optional(0, "heads of the indexer of sparse attention; 0: not sparse")
+    index_head_dim: SizeOrZero = optional(0, "width of such a head")
+    index_keys: SizeOrZero = optional(0, "keys that the indexer picks for a query", "tokens")
+    layer_extra_parameters: Extra = optional(
+        0, "parameters of a layer that no other key counts; below 0 where others count too many"
+    )
+    extra_parameters: Extra = optional(0, "the same beside the layers")
+    shared_weights: StrictBool = optional(False, "all layers use the same weights (ALBERT)")
+    not_predicted: str = optional(
+        "", "what no key describes and a prediction would misstate; the model is counted, not predicted"
+    )
     kinds: Kinds = optional(
         (),
         "kinds of layers by name: of each the keys of a layer that differ from those of the model",
@@ -167,6 +191,20 @@ class ModelSpec:
             self._refuse("dense_layers", f"must be below layers={self.layers}")
         if bool(self.dense_layers) != bool(self.dense_ffn_hidden):
             self._refuse("dense_ffn_hidden", "goes with dense_layers; give both or none")
+        states = ("state_heads", "state_head_dim", "state_groups", "state_size", "conv_width", "step_rank")
+        for name in states:
+            if getattr(self, name) and self.attends and not self.kinds:
+                self._refuse(name, "needs a mixer with a state; leave it out of a model of attention alone")
+        if self.mixer in ("mamba2", "delta", "mamba", "linear"):
+            for name in states[:2] + states[3:4]:
+                if not getattr(self, name):
+                    self._refuse(name, f"must be stated for mixer={self.mixer}")
+        if not self.mlp and self.experts > 1:
+            self._refuse("mlp", "must be true in a layer with experts")
+        if bool(self.index_heads) != bool(self.index_keys) or bool(self.index_heads) != bool(
+            self.index_head_dim
+        ):
+            self._refuse("index_heads", "goes with index_head_dim and index_keys; give all or none")
         if self.window and self.encoder:
             self._refuse("window", "is modelled for attention that reaches back alone, not for an encoder's")
         if self.full_attention_every and not self.window:
@@ -253,10 +291,10 @@ class ModelSpec:
     @property
     def is_mixture(self) -> bool:
         """Whether any layer has experts."""
-        return self.shared_experts > 1
+        return self.divisible_experts > 1
 
     @property
-    def shared_experts(self) -> int:
+    def divisible_experts(self) -> int:
         """The largest number of ranks that can divide the experts of every layer that has any; 1 for none."""
         if not self.stack:
             return self.experts
@@ -324,20 +362,46 @@ class ModelSpec:
         return self.layers - (self.layers // period if period else 0)
 
     @property
+    def state_inner(self) -> int:
+        """Width of a state's values, all heads together."""
+        return self.state_heads * self.state_head_dim
+
+    @property
+    def state_keys(self) -> int:
+        """Width of a state's keys, all groups together."""
+        return self.state_groups * self.state_size
+
+    @property
+    def attends(self) -> bool:
+        """Whether a layer has attention."""
+        return self.mixer == "attention"
+
+    @property
     def attention_matmul_parameters(self) -> int:
-        """Weights of one layer's attention."""
+        """Weights of one layer's attention, or of the matrices of what mixes tokens in its place."""
+        if not self.attends:
+            return sum(narrow * wide for narrow, wide in mixer_shapes(self))
+        beside = self.output_gate * self.hidden * self.v_hidden + self._index_parameters
         if not self.latent_kv:
-            return 2 * self.hidden * (self.q_hidden + self.kv_hidden)
+            return 2 * self.hidden * (self.q_hidden + self.kv_hidden) + beside
         reached = self.heads * (self.head_width + self.rope_head_dim)
         queries = self.latent_q * (self.hidden + reached) if self.latent_q else self.hidden * reached
         expanded = self.latent_kv * (self.q_hidden + self.v_hidden)
         keys_values = self.hidden * (self.latent_kv + self.rope_head_dim) + expanded
-        return queries + keys_values + self.v_hidden * self.hidden
+        return queries + keys_values + self.v_hidden * self.hidden + beside
+
+    @property
+    def _index_parameters(self) -> int:
+        """Weights of an indexer: queries from the compressed ones, one key, a weight of every head
+        (DeepSeek-V3.2, 2025, section 2.1).
+        """
+        queries = (self.latent_q or self.hidden) * self.index_heads * self.index_head_dim
+        return queries + self.hidden * (self.index_head_dim + self.index_heads)
 
     @property
     def mlp_matmul_parameters(self) -> int:
         """Weights of one MLP, or of one expert."""
-        return self._mlp_weights(self.ffn_hidden)
+        return self._mlp_weights(self.ffn_hidden) if self.mlp else 0
 
     @property
     def shared_matmul_parameters(self) -> int:
@@ -347,7 +411,7 @@ class ModelSpec:
     @property
     def expert_parameters(self) -> int:
         """Parameters of one MLP, or of one expert, with its biases."""
-        return self._mlp_parameters(self.ffn_hidden)
+        return self._mlp_parameters(self.ffn_hidden) if self.mlp else 0
 
     @property
     def router_parameters(self) -> int:
@@ -364,7 +428,8 @@ class ModelSpec:
         """Parameters of one layer; in a mixture, of one with experts."""
         shared = self._mlp_parameters(self.shared_ffn_hidden) if self.shared_ffn_hidden else 0
         experts = self.router_parameters + self.experts * self.expert_parameters
-        return self._attention_parameters + self._norm_parameters + experts + shared
+        mixer = self._attention_parameters if self.attends else mixer_parameters(self)
+        return mixer + self._norm_parameters + experts + shared + self.layer_extra_parameters
 
     @property
     def dense_layer_parameters(self) -> int:
@@ -394,7 +459,7 @@ class ModelSpec:
     @property
     def ends_in_product(self) -> bool:
         """Whether the MLP's output goes to the residual stream as its last product leaves it."""
-        return self.experts == 1 and self.norms_per_layer <= 2
+        return self.mlp and self.experts == 1 and self.norms_per_layer <= 2
 
     @property
     def embedding_parameters(self) -> int:
@@ -417,8 +482,8 @@ class ModelSpec:
         175
         """
         layers = zip(self.form_layers, self.forms, strict=True)
-        stack = sum(count * form.layer_parameters for count, form in layers)
-        return stack + self.embedding_parameters + self.head_parameters
+        stack = sum((1 if self.shared_weights else count) * form.layer_parameters for count, form in layers)
+        return stack + self.embedding_parameters + self.head_parameters + self.extra_parameters
 
     @property
     def lora_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -502,12 +567,12 @@ class ModelSpec:
             kept_keys = full_layers * reach.causal + windowed_layers * reach.causal_window
         else:
             kept_keys = keys
-        per_key = 2.0 * (self.query_width + self.v_hidden)
+        per_key = 2.0 * (self.query_width + self.v_hidden) * self.attends
         head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
         dense = self.attention_matmul_parameters + self._mlp_weights(self.dense_ffn_hidden)
         layers = (self.layers - self.dense_layers) * self.layer_matmul_parameters + self.dense_layers * dense
         return ForwardFlops(
-            layers=2.0 * layers,
+            layers=2.0 * layers + (0.0 if self.attends else self.layers * recurrence_flops(self)),
             head=2.0 * self.predicted_share * head,
             scores=per_key * kept_keys,
             masked=per_key * (keys - kept_keys),

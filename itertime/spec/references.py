@@ -53,8 +53,16 @@ class Reference:
     changes: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, noun: str, name: str | Path, folder: Path, kind: type) -> Reference:
-        """The shipped file `name` of `folder`, or the file at the path `name`.
+    def read(
+        cls,
+        noun: str,
+        name: str | Path,
+        folder: Path,
+        kind: type,
+        converted: Callable[[dict[str, Any], Path], dict[str, Any]] = lambda content, path: content,
+    ) -> Reference:
+        """The shipped file `name` of `folder`, or the file at the path `name`. `converted` makes the keys of
+        this program from the content of a file.
 
         Raises UnknownName for a name that is not shipped. Raises UserError, naming the file, for a file that
         cannot be read, and for a chain of files that has a cycle or is longer than 8.
@@ -63,7 +71,7 @@ class Reference:
         where = str(path) if path.parent != folder else f"{noun} {path.stem}"
         chain, contents = [path], []
         while True:
-            content = in_field_units(kind, read_mapping(chain[-1]), str(chain[-1]))
+            content = in_field_units(kind, converted(read_mapping(chain[-1]), chain[-1]), str(chain[-1]))
             content |= _files_beside(chain[-1], content)
             base = content.pop("extends", None)
             contents.append(content)

@@ -17,6 +17,7 @@ from typing import Any
 from itertime.errors import UserError
 from itertime.io import MAX_BYTES, construct, names_file, sha256, shown
 
+from .hub import imported_model, is_hub_config
 from .lengths import is_path
 from .model import ModelSpec
 from .references import Reference, SpecCache
@@ -54,8 +55,14 @@ def as_model(model: ModelSpec | str | Path) -> ModelSpec:
 
 
 def model_reference(name: str | Path) -> Reference:
-    """The keys of a model, and the files that they come from. Raises as `load_model` does."""
-    return Reference.read("model", name, MODELS, ModelSpec)
+    """The keys of a model, and the files that they come from, a config.json of Hugging Face among them.
+    Raises as `load_model` does.
+    """
+    return Reference.read("model", name, MODELS, ModelSpec, _keys_of_file)
+
+
+def _keys_of_file(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    return imported_model(content, path).keys if is_hub_config(content) else content
 
 
 def model_of(reference: Reference) -> ModelSpec:

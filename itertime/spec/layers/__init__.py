@@ -5,6 +5,9 @@
 | `Kinds`, `Stack` | the keys `kinds` and `stack` of a model file, as values that can be hashed |
 | `LAYER_KEYS` | the keys of a model that a kind may state |
 | `kinds_in_order` | the kind of every layer |
+| `MIXERS` | what can mix the tokens of a layer |
+| `mixer_shapes`, `mixer_parameters` | matrices of a mixer that is no attention; its weights |
+| `convolved_width`, `recurrence_flops` | channels of its convolution; FLOPs of its recurrence |
 
 Why
 - A kind is what a model would be whose every layer is of that kind. So costs, memory and parameters of a
@@ -13,5 +16,16 @@ Why
 """
 
 from .kinds import LAYER_KEYS, Kinds, Stack, kinds_in_order
+from .mixers import MIXERS, convolved_width, mixer_parameters, mixer_shapes, recurrence_flops
 
-__all__ = ["LAYER_KEYS", "Kinds", "Stack", "kinds_in_order"]
+__all__ = [
+    "LAYER_KEYS",
+    "MIXERS",
+    "Kinds",
+    "Stack",
+    "convolved_width",
+    "kinds_in_order",
+    "mixer_parameters",
+    "mixer_shapes",
+    "recurrence_flops",
+]

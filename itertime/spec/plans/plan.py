@@ -411,8 +411,8 @@ class Plan:
             ),
             (ep > 1 and not model.is_mixture, f"ep={ep}: needs a model with experts"),
             (
-                model.shared_experts % ep != 0 and model.is_mixture,
-                f"ep={ep}: must divide experts={model.shared_experts}",
+                model.divisible_experts % ep != 0 and model.is_mixture,
+                f"ep={ep}: must divide experts={model.divisible_experts}",
             ),
             (ranks % (ep * etp) != 0, _why_ep(self)),
             (self.etp is not None and not model.is_mixture, f"etp={etp}: needs a model with experts"),

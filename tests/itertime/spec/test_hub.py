@@ -1,0 +1,91 @@
+"""Models of Hugging Face's config.json: parameters are those of Transformers, or a key is refused."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from itertime import ModelSpec, load_model
+from itertime.cli import main
+from itertime.errors import UserError
+from itertime.spec.hub import imported_model
+from tests.places import SHARED
+
+CONFIGS = yaml.safe_load((Path(__file__).parent / "hub_configs.yaml").read_text(encoding="utf-8"))
+LLAMA = {"model_type": "llama", **CONFIGS["llama"]}
+del LLAMA["parameters"]
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_parameters_are_those_that_transformers_builds(architecture):
+    config = dict(CONFIGS[architecture])
+    expected = config.pop("parameters")
+    model = imported_model({"model_type": architecture, **config}, "config.json")
+    assert ModelSpec(**model.keys).parameters == model.parameters == expected
+
+
+def test_published_configs_have_their_parameters(tmp_path):
+    """Those of `cases/train`, to 0.01 %, as `models show` and a written file state them."""
+    folder = SHARED / "cases" / "train" / "hf_configs"
+    if not folder.exists():
+        pytest.skip("needs shared/cases/train")
+    with (folder / "expected.csv").open(encoding="utf-8") as table:
+        for row in csv.DictReader(table):
+            output = tmp_path / f"{row['config']}.yaml"
+            assert (
+                main(["models", "import", str(folder / row["config"] / "config.json"), "-o", str(output)])
+                == 0
+            )
+            model = load_model(str(output))
+            assert model.parameters == pytest.approx(int(row["parameters"]), rel=1e-4), row["config"]
+            if row["active_parameters"]:
+                assert model.active_parameters == pytest.approx(int(row["active_parameters"]), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"model_type": "rwkv"}, "model_type='rwkv': unknown architecture 'rwkv'"),
+        ({"num_memory_slots": 64}, "num_memory_slots=64: is not understood, and may change the work"),
+        ({"hidden_size": None}, "key 'hidden_size' is missing; add it"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads=3: must divide the 32 heads"),
+        ({"vocab_size": "many"}, "vocab_size='many': must be a whole number"),
+        ({"layer_types": ["full_attention"]}, "has 1 entries for 32 layers"),
+        ({"layer_types": ["conv"] * 32}, "has a layer 'conv', which no key of a model describes"),
+        ({"use_qk_norm": True}, "use_qk_norm=True: is not understood for this architecture"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(changes, text):
+    with pytest.raises(UserError) as refused:
+        imported_model({**LLAMA, **changes}, "folder/config.json")
+    assert str(refused.value).startswith("folder/config.json: ")
+    assert text in str(refused.value)
+
+
+def test_a_tower_is_refused_and_its_text_model_imported(tmp_path):
+    tower = {"model_type": "mistral3", "text_config": LLAMA, "vision_config": {"hidden_size": 1024}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(tower), encoding="utf-8")
+    with pytest.raises(UserError, match=r"vision_config=.* remove it to import the text model alone"):
+        load_model(str(path))
+    del tower["vision_config"]
+    path.write_text(json.dumps(tower), encoding="utf-8")
+    assert load_model(str(path)).parameters == CONFIGS["llama"]["parameters"]
+
+
+def test_layers_become_the_shortest_keys():
+    """Windows at an interval, first dense layers, a list: Gemma 3, DeepSeek-V3, Jamba."""
+    models = {
+        name: load_keys(name) for name in ("gemma3_text", "deepseek_v3", "jamba", "llama4_text", "nemotron_h")
+    }
+    assert (models["gemma3_text"]["full_attention_every"], models["deepseek_v3"]["dense_layers"]) == (6, 3)
+    assert models["jamba"]["stack"][:3] == ["mamba-mlp", "mamba-experts", "mamba-mlp"]
+    assert len(models["jamba"]["stack"]) == 8
+    assert models["nemotron_h"]["stack"] == ["mamba2", "experts", "attention", "mlp"]
+
+
+def load_keys(architecture):
+    config = {key: value for key, value in CONFIGS[architecture].items() if key != "parameters"}
+    return imported_model({"model_type": architecture, **config}, "config.json").keys
