@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from clustersim.cluster import Cluster
 from itertime.errors import UserError
-from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, Plan, parse_options
+from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, RULES, Plan, parse_options
 
 from .records import EventRecord
 
@@ -62,6 +62,7 @@ _SWITCHES: dict[str, tuple[str, str | bool]] = {
     **{name: ("precision", name) for name in PRECISIONS[1:]},
     **{name: ("dispatcher", name) for name in DISPATCHERS[1:]},
     **{f"graphs-{name}": ("cuda_graphs", name) for name in CUDA_GRAPHS[1:]},
+    **{f"{name}-rules": ("rules", name) for name in RULES[1:]},
 }
 
 

@@ -190,10 +190,11 @@ class RunConfig(BaseModel):
     planner: Annotated[
         str | None,
         Setting(
-            meaning="how jobs are planned for a number of GPUs: best, vtrain, data-parallel, "
+            meaning="how jobs are planned for a number of GPUs: best, vtrain, vtrain-paper, data-parallel, "
             "data-parallel-tuned, data-parallel-best, megatron, reconfigurable. `best` is the fastest plan "
             "that `itertime search` finds, `vtrain` that of `itertime search --space vtrain` (1F1B, no ZeRO, "
-            "no sequence parallelism), whose former name is `3d`",
+            "no sequence parallelism), whose former name is `3d`, and `vtrain-paper` that of `itertime "
+            "search --rules vtrain`",
             default="the policy's",
             option="--planner",
             field="planner",

@@ -22,7 +22,15 @@ from clustersim.cluster import Cluster, HostDemand, NodeShape, Stretch
 from itertime.errors import UserError
 from itertime.io import shown
 from itertime.planning import PlannedRun, Planner
-from itertime.spec import Models, ModelSpec, PlanOptions, System, parse_options, refusal_of
+from itertime.spec import (
+    DEFAULT_RULES,
+    Models,
+    ModelSpec,
+    PlanOptions,
+    System,
+    parse_options,
+    refusal_of,
+)
 from traces.job import Job
 from traces.phases import parse_phases, seconds_factor, seconds_factors
 
@@ -266,13 +274,13 @@ class SpeedOnOneType:
         self, job: Job, planner: Planner, model: ModelSpec, counts: Sequence[int]
     ) -> dict[int, PlannedRun]:
         """The plans on the counts that have one. CannotRun for options that no plan of the model can have,
-        and for samples that are longer than its sequences.
+        for samples that are longer than its sequences, and for what the planner's rules cannot say.
         """
         assert job.global_batch is not None
         try:
             return dict(planner.curve(model, job.global_batch, counts, job.seq_len))
         except UserError as error:
-            if job.plan_options is None and not model.lengths:
+            if job.plan_options is None and not model.lengths and planner.space.rules == DEFAULT_RULES:
                 raise
             wrong = str(error).removeprefix(f"search: {model.name}: ")
             prefix = f"plan_options={job.plan_options}: " if job.plan_options else ""

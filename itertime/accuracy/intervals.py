@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from itertime.io import MAX_BYTES, read_text
-from itertime.spec import ModelSpec, Plan, System, load_framework, profile_of, stalled_sends
+from itertime.spec import DEFAULT_RULES, ModelSpec, Plan, System, load_framework, profile_of, stalled_sends
 
 TABLE = Path(__file__).parents[1] / "residuals" / "measured_over_predicted.json"
 CHIPS_TABLE = Path(__file__).parents[1] / "residuals" / "chips_by_sheet.json"
@@ -151,9 +151,11 @@ def interval_s(
     A calibrated site has the range of its own held-out runs. A chip that only a data sheet describes has that
     of other models on it, or of other chips of its class. Elsewhere the range is the first of `lookups` that
     is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
-    None where no run tells. Where sends may stall, the interval reaches from the runs without stalls to those
-    with them.
+    None where no run tells, and for plans that other rules predict. Where sends may stall, the interval
+    reaches from the runs without stalls to those with them.
     """
+    if plan.rules != DEFAULT_RULES:
+        return None
     relative = system.site.measured_over_predicted or _range_by_sheet(system)
     if relative is None:
         relative = _range(without, *_names(model, plan, system, framework))
@@ -176,6 +178,8 @@ def modes_s(plan: Plan, system: System, iteration_s: float, *, framework: str = 
 
 def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: str = "") -> str:
     """What the width of `interval_s` comes from, in words; "" where there is no interval."""
+    if plan.rules != DEFAULT_RULES:
+        return ""
     if system.site.measured_over_predicted is not None:
         return "the site's own runs, each predicted by constants that were fitted without it"
     if profile_of(system).chip_class:

@@ -51,6 +51,13 @@ def print_error_note(system: System) -> None:
         print(wrapped(f"warning: {note}"))
 
 
+def rules_text(plan: Plan) -> str:
+    """The rules that predict a plan, as the end of an enumeration; "" for the default ones."""
+    from itertime.spec import DEFAULT_RULES
+
+    return "" if plan.rules == DEFAULT_RULES else f", rules {plan.rules}"
+
+
 def rates_text(prediction: Prediction) -> str:
     """A prediction in the units of training logs and benchmarks."""
     return (

@@ -163,13 +163,18 @@ class ChosenPlan(NamedTuple):
     @property
     def note(self) -> str:
         """What was left open and how it was chosen; "" where there was nothing to choose."""
+        from itertime.planning import SPACE_OF_RULES
+
         layout = PlanLayout.of(self.plan)
         values = " ".join(option_words(layout, self.picks))
         if not values:
             return ""
         if not self.rivals:
             return f"not stated: {values}; no other choice fits either"
-        return f"not stated, so as in the fastest of {self.rivals:,} plans of space full that fit: {values}"
+        space = SPACE_OF_RULES[self.plan.rules]
+        return (
+            f"not stated, so as in the fastest of {self.rivals:,} plans of space {space} that fit: {values}"
+        )
 
     def say(self) -> None:
         """Print what was left open and how it was chosen."""

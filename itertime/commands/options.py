@@ -200,6 +200,14 @@ class Execution:
     cuda_graphs: Annotated[
         str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", EXECUTION)
     ] = "none"
+    rules: Annotated[
+        str,
+        option(
+            "--rules",
+            "By which seconds follow from kernels: itertime, or vtrain: those of that paper's artifact.",
+            EXECUTION,
+        ),
+    ] = "itertime"
     options: Options = ""
 
 
@@ -210,9 +218,14 @@ class SpaceOptions:
     """
 
     space: Annotated[
-        str,
-        option("--space", "full, or vtrain: that of vTrain's studies (no ZeRO, 1F1B, cp 1).", _TRIED),
-    ] = "full"
+        str | None,
+        option(
+            "--space",
+            "full, or vtrain: that of vTrain's studies (no ZeRO, 1F1B, cp 1); default: full, or with "
+            "--rules vtrain that.",
+            _TRIED,
+        ),
+    ] = None
     tp: Annotated[
         str | None, option("--tp", "Degrees to try, for example 4,8; all: those within a node.", _TRIED)
     ] = None
@@ -255,7 +268,7 @@ class SpaceOptions:
 
     def plan_space(self, execution: Execution) -> Space:
         """The plans to look at: those of the named space, except for the choices that options state."""
-        from itertime.planning import MICRO_BATCHES, named_space
+        from itertime.planning import MICRO_BATCHES, SPACE_OF_RULES, named_space
         from itertime.spec import parse_options
 
         stated: dict[str, Any] = {}
@@ -272,7 +285,7 @@ class SpaceOptions:
         if self.sequence_parallel is not None:
             stated["sequence_parallel"] = (self.sequence_parallel,)
         return replace(
-            named_space(self.space),
+            named_space(self.space or SPACE_OF_RULES.get(execution.rules, "full")),
             **stated,
             offload_optimizer=self.offload_optimizer,
             **(vars(execution) | {"options": parse_options(execution.options, "--options")}),
@@ -280,14 +293,30 @@ class SpaceOptions:
 
     def frame(self, system: System, space: Space) -> dict[str, str]:
         """What `--json` says of the plans that were looked at."""
-        return {"space": self.space, "framework": system.framework, "precision": space.precision}
+        return {
+            "space": self._name(space),
+            "framework": system.framework,
+            "precision": space.precision,
+            "rules": space.rules,
+        }
 
     def frame_text(self, system: System, space: Space) -> str:
-        """Among which plans a search looked, and under which framework and precision they run."""
+        """Among which plans a search looked, under which framework and precision they run, and by which rules
+        they are predicted, if these are not the default ones.
+        """
+        from itertime.spec import DEFAULT_RULES
+
         stated = ", ".join(f"{name} {value}" for name, value in self.replaced_choices.items())
-        name = f"{self.space}, but for {stated}" if stated else self.space
+        name = f"{self._name(space)}, but for {stated}" if stated else self._name(space)
+        rules = "" if space.rules == DEFAULT_RULES else f"; rules {space.rules}"
         peak = "" if space.precision == "bf16" else ", utilisation of the bf16 peak"
-        return f"space {name}; framework {shown(system.framework)}; precision {space.precision}{peak}"
+        return f"space {name}; framework {shown(system.framework)}; precision {space.precision}{peak}{rules}"
+
+    def _name(self, space: Space) -> str:
+        """The name of the space that was searched, of which `space` may differ by options."""
+        from itertime.planning import SPACE_OF_RULES
+
+        return self.space or SPACE_OF_RULES[space.rules]
 
     @property
     def replaced_choices(self) -> dict[str, str]:

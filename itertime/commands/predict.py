@@ -11,13 +11,14 @@ import typer
 from itertime.commandline import option_groups, print_json
 from itertime.errors import UserError, shown
 
-from .documents import error_note, plan_document, rates_text, wrapped
+from .documents import error_note, plan_document, rates_text, rules_text, wrapped
 from .idle_options import print_unpredicted, print_without_effect
 from .layout import PlanLayout, chosen_plan
 from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Subject
 
 if TYPE_CHECKING:
     from itertime.prediction import Prediction
+    from itertime.spec import Plan
 
 PAGES = (".html", ".htm")
 
@@ -55,15 +56,15 @@ def predict(
         document = plan_document(model, choice.plan, system, prediction)
         print_json(document | choice.replay(subject, memory_headroom))
     else:
-        software = f"framework {shown(system.framework)}, {choice.plan.precision}"
+        software = f"framework {shown(system.framework)}, {choice.plan.precision}{rules_text(choice.plan)}"
         print(f"{model.name} on {choice.plan.gpus} GPUs, {software}: {choice.plan.label}")
         choice.say()
-        _print_prediction(prediction)
+        _print_prediction(prediction, choice.plan)
         if prediction.interval_s is None and (note := error_note(system)):
             print(wrapped(f"warning: {note}"), file=sys.stderr)
 
 
-def _print_prediction(prediction: Prediction) -> None:
+def _print_prediction(prediction: Prediction, plan: Plan) -> None:
     print(f"{prediction.iteration_s:.4f} s per iteration, {rates_text(prediction)}")
     print(f"MFU {prediction.mfu:.1%}, HFU {prediction.hfu:.1%} of the bf16 peak")
     if prediction.interval_s:
@@ -71,7 +72,7 @@ def _print_prediction(prediction: Prediction) -> None:
         print(f"nine in ten measured iterations of such plans lie between {low:.4f} and {high:.4f} s")
         print(wrapped(f"its width: {prediction.interval_basis}"))
     else:
-        print("no interval is known for this GPU")
+        print(f"no interval is known for this GPU{rules_text(plan)}")
     if prediction.spread_s:
         low, high = prediction.spread_s
         print(f"nine in ten iterations take {low:.4f} to {high:.4f} s, by the lengths of the samples drawn")

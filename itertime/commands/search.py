@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from itertime.commandline import option_groups, print_json
 from itertime.errors import UserError
 
-from .documents import error_note, plan_document, print_error_note, wrapped
+from .documents import error_note, plan_document, print_error_note, rules_text, wrapped
 from .idle_options import print_unpredicted, print_without_effect
 from .layout import predict_command
 from .options import (
@@ -255,7 +255,7 @@ def _print_notes(system: System, result: SearchResult, choice: PlanChoice | None
     if any(ranked_plan.prediction.interval_s for ranked_plan in result.plans):
         print("in brackets: the seconds of nine in ten measured iterations of such plans")
     else:
-        print(f"no interval known for {system.name}")
+        print(f"no interval known for {system.name}{rules_text(result.plans[0].plan)}")
     print_error_note(system)
     if choice is not None:
         print(wrapped(_of_choice(choice)))

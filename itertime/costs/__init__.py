@@ -3,7 +3,8 @@
 | name | what |
 |---|---|
 | `Workload` | plans of one model on one system, with their partition: the argument of all cost functions |
-| `stage_costs`, `StageCosts` | seconds by part of every kind of pipeline stage, and of what happens once |
+| `stage_costs`, `StageCosts` | seconds by part of every kind of stage, and of what happens once, by the \
+plans' rules |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
 | `BUFFERS_BYTES` | the part of it that is assumed beyond tensors, and that PyTorch's own figures lack |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
@@ -31,7 +32,8 @@ from .layer import Parts
 from .memory import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
 from .partition import Workload
 from .passes import Pass, micro_batch_columns, micro_batch_passes
-from .stage import StageCosts, stage_costs
+from .rules import stage_costs
+from .stage import StageCosts
 
 __all__ = [
     "BUFFERS_BYTES",

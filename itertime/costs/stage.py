@@ -30,7 +30,8 @@ class StageCosts:
 
     The four rows are the kinds of stages (see `Partition`). "dp_comm" is the exposed part of `exchange`.
     Passes are those of the slowest data-parallel rank: "imbalance" is what it takes longer than the mean one,
-    and `spread` how that varies from iteration to iteration; None where it does not.
+    and `spread` how that varies from iteration to iteration; None where it does not. `ahead`: parts of
+    `backward` that need no gradients (`StageTimes`).
     """
 
     workload: Workload
@@ -39,12 +40,13 @@ class StageCosts:
     once: Parts
     exchange: Exchange
     spread: Spread | None = None
+    ahead: tuple[str, ...] = ()
 
     @property
     def stage_times(self) -> StageTimes:
         """What the time of the pipeline depends on."""
         stages, plans = self.workload.partition.stages, self.workload.plans
-        return StageTimes(self.forward, self.backward, stages, plans.interleave)
+        return StageTimes(self.forward, self.backward, stages, plans.interleave, self.ahead)
 
 
 def stage_costs(workload: Workload) -> StageCosts:

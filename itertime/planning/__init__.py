@@ -7,6 +7,7 @@
 | `judge`, `PlanChoice` | the optimism of a search: how far the best of many plans by prediction is the best |
 | `Space`, `WHOLE` | the choices of a search; those of the default, all sensible ones |
 | `VTRAIN`, `SPACES`, `named_space` | the space of vTrain's studies; the spaces that have a name |
+| `SPACE_OF_RULES` | the name of the space of a search by default, by the rules of its predictions |
 | `MICRO_BATCHES` | micro-batch sizes that are tried by default |
 | `make_planner`, `Planner` | a planner by name: from model, batch and GPUs to a plan, by one rule |
 | `PLANNERS`, `FORMER_NAMES` | names of all planners; the present name of one by a name that it had |
@@ -49,7 +50,7 @@ from .curve_cache import default_cache
 from .goodput import DOWNTIMES, Downtime, Goodput, daly_interval_s, goodput, young_interval_s
 from .planner import FORMER_NAMES, PLANNERS, PlannedRun, Planner, make_planner, planner_name
 from .search import RankedPlan, SearchResult, judge, search
-from .space import MICRO_BATCHES, SPACES, VTRAIN, WHOLE, Space, named_space
+from .space import MICRO_BATCHES, SPACE_OF_RULES, SPACES, VTRAIN, WHOLE, Space, named_space
 from .train_time import TrainTime, evaluations_of, train_time
 from .training_cost import COUNTS, DAY_S, CostPoint, TrainingCost, checked_tokens, training_days
 
@@ -61,6 +62,7 @@ __all__ = [
     "MICRO_BATCHES",
     "PLANNERS",
     "SPACES",
+    "SPACE_OF_RULES",
     "VTRAIN",
     "WHOLE",
     "Answer",

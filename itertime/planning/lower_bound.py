@@ -14,13 +14,22 @@ from dataclasses import replace
 import numpy as np
 
 from itertime.arrays import Array
-from itertime.costs import KernelTimes, Pass, Workload, micro_batch_columns, micro_batch_passes, once_s
-from itertime.spec import ModelSpec, PlanBatch, System
+from itertime.costs import (
+    KernelTimes,
+    Pass,
+    Workload,
+    micro_batch_columns,
+    micro_batch_passes,
+    once_s,
+    stage_costs,
+)
+from itertime.schedule import least_pipeline_s
+from itertime.spec import DEFAULT_RULES, ModelSpec, PlanBatch, System
 
 _ONCE_COLUMNS = tuple(
     name
     for name in PlanBatch.__dataclass_fields__
-    if name not in ("micro_batch", "recompute", "recompute_permille", "sequence_parallel", "options")
+    if name not in ("micro_batch", "recompute", "recompute_permille", "sequence_parallel", "rules", "options")
 )
 """The columns of a `PlanBatch` that decide what an iteration does once."""
 _EVERYTHING_S = 1e30
@@ -31,8 +40,13 @@ _ROUNDING = 1e-9  # of the bound: sums in another order differ by far less
 def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: KernelTimes) -> Array:
     """Seconds that an iteration takes at least, (plans,), whatever rounding does to the sums.
 
-    Sends, and what ZeRO-2 and -3 move with each micro-batch, count as nothing.
+    Sends, and what ZeRO-2 and -3 move with each micro-batch, count as nothing. By other rules than those of
+    this package all costs of the stages count, which take no longer than a bound of them.
     """
+    if plans.rules != DEFAULT_RULES:
+        costs = stage_costs(Workload.of(model, plans, system, profile))
+        least_s = least_pipeline_s(costs.stage_times, plans.microbatches)
+        return sum(costs.once.values(), least_s) * (1 - _ROUNDING)
     *forms_s, ends_s = _layers_and_ends_s(model, plans, system, profile)
     layer_s, dense_s = forms_s[0], forms_s[-1]
     chunk_layers = (model.layers + 2 * plans.ends) // (plans.pp * plans.interleave)

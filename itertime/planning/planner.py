@@ -3,6 +3,8 @@
 - `best`: the fastest plan of `Space()`, which `search` has as its default, too.
 - `vtrain`: the fastest plan of the space of vTrain's studies: tp, pp, dp, micro-batch, recompute. Its former
   name, `3d`, is still accepted.
+- `vtrain-paper`: the same by the rules of vTrain's public artifact, so its seconds are those that the paper's
+  scheduler would see.
 - `data-parallel`: tp = a node's GPUs (the count itself below them), the smallest pp with which one replica
   fits, micro-batch 1; more GPUs only raise dp.
 - `data-parallel-tuned`: the same with the fastest micro-batch.
@@ -14,10 +16,11 @@
   the GPU or on the CPU.
 
 `data-parallel` is how ElasticFlow's jobs scale in vTrain's comparison (Bang et al., MICRO 2024, section 5).
-All planners may keep activations where they fit: each has the same recompute choices. `vtrain` and the four
-after it have neither ZeRO nor offloading, so that only their parallelism differs. `reconfigurable` has the
-execution plans of Rubick (Zhang et al., MLSys 2025, section 2): 3D parallelism, ZeRO, ZeRO-Offload,
-recomputation, and gradient accumulation, which follows from the micro-batch.
+All planners may keep activations where they fit. Each has the same recompute choices, but for `vtrain-paper`,
+whose rules know full recomputation alone. `vtrain` and the five after it have neither ZeRO nor offloading, so
+that only their parallelism differs. `reconfigurable` has the execution plans of Rubick (Zhang et al., MLSys
+2025, section 2): 3D parallelism, ZeRO, ZeRO-Offload, recomputation, and gradient accumulation, which follows
+from the micro-batch.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from itertime.costs import MEMORY_HEADROOM, checked_headroom
 from itertime.errors import UnknownName, UserError
 from itertime.prediction import evaluate
 from itertime.spec import (
+    DEFAULT_RULES,
     ModelSpec,
     Plan,
     PlanBatch,
@@ -86,7 +90,10 @@ class Planner:
         memory_headroom: float = MEMORY_HEADROOM,
     ):
         self.name, self.system, self.profile = name, system, profile
-        self.space, self.cache = space or _SPACES.get(name, VTRAIN), cache
+        default_space = _SPACES.get(name, VTRAIN)
+        self.space, self.cache = space or default_space, cache
+        if default_space.rules != DEFAULT_RULES:  # of which a planner is named, whatever its space
+            self.space = replace(self.space, rules=default_space.rules)
         self.memory_headroom = memory_headroom
         if memory_headroom != MEMORY_HEADROOM:
             checked_headroom(memory_headroom)
@@ -296,6 +303,7 @@ def _smallest_pipeline(planner: Planner, model: ModelSpec, global_batch: int, tp
 _RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
     "best": _whole_space,
     "vtrain": _whole_space,
+    "vtrain-paper": _whole_space,
     "data-parallel": _data_parallel,
     "data-parallel-tuned": _data_parallel_tuned,
     "data-parallel-best": _data_parallel_best,
@@ -304,6 +312,7 @@ _RULES: dict[str, Callable[[Planner, ModelSpec, int, Counts], PlanBatch]] = {
 }
 _SPACES = {
     "best": Space(),
+    "vtrain-paper": replace(VTRAIN, rules="vtrain"),
     "reconfigurable": replace(VTRAIN, zero_stage=(0, 1, 2, 3), offload_optimizer=True),
 }
 """The spaces of planners that do not search the one of vTrain's studies."""

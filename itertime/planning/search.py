@@ -26,7 +26,17 @@ from itertime.prediction import (
     evaluate,
     extrapolated_parts,
 )
-from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, as_model, as_system, profile_of
+from itertime.spec import (
+    DEFAULT_RULES,
+    ModelSpec,
+    Plan,
+    PlanBatch,
+    Profile,
+    System,
+    as_model,
+    as_system,
+    profile_of,
+)
 
 from .choice import REACH, PlanChoice, choice_among
 from .lower_bound import lower_bound_s
@@ -159,11 +169,14 @@ def judge(
 ) -> PlanChoice | None:
     """How far to trust that the first plan of a search, by "time" or "cost", is the best one.
 
-    None if nothing fits, or if too little is known about the errors of predictions on the GPU.
+    None if nothing fits, or if too little is known about the errors of predictions on the GPU by the rules of
+    the plan.
     """
     profile = profile or profile_of(system)
     errors = errors_on(profile.name, system.framework)
-    if not result.plans or result.fitting is None or errors is None or errors.large or not errors.beside_sd:
+    if not result.plans or result.plans[0].plan.rules != DEFAULT_RULES:
+        return None
+    if result.fitting is None or errors is None or errors.large or not errors.beside_sd:
         return None
     best_s, plans = result.plans[0].prediction.iteration_s, result.fitting
     if objective == "time":

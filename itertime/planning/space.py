@@ -13,6 +13,7 @@ from itertime.errors import UnknownName, UserError, quoted
 from itertime.spec import (
     CHOICES,
     DEFAULT_OPTIONS,
+    DEFAULT_RULES,
     ModelSpec,
     Plan,
     PlanBatch,
@@ -24,6 +25,7 @@ from itertime.spec import (
     modules_of,
     recompute_code,
     recompute_problem,
+    refusals,
 )
 
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -44,8 +46,8 @@ class Space:
     under tensor parallelism always has sequence parallelism. With `offload_optimizer`, every plan is also
     tried with the optimizer on the CPU, or as a choice like the others says. `precision` and what follows
     `offload_optimizer` hold for all plans, as in `Plan`; plans that break a rule of these are left out.
-    `split` replaces `ends`, and `dp` is by default any. `SPACES` has the spaces with a name: the default,
-    `full`, and that of vTrain's studies, `vtrain`.
+    `split` replaces `ends`, and `dp` is by default any. Plans that the `rules` cannot say are left out.
+    `SPACES` has the spaces with a name: the default, `full`, and that of vTrain's studies, `vtrain`.
     """
 
     tp: tuple[int, ...] = ()
@@ -78,6 +80,7 @@ class Space:
     fp32_gradients: bool = False
     prefetch: bool = True
     bucket_bytes: int | None = None
+    rules: str = DEFAULT_RULES
 
     def __post_init__(self) -> None:
         for name in _LISTS:
@@ -130,6 +133,10 @@ SPACES = {"full": WHOLE, "vtrain": VTRAIN}
 """The spaces that have a name. That of vTrain's studies (Bang et al., MICRO 2024) has tensor, data and
 pipeline parallelism in 1F1B, micro-batches, and recomputation.
 """
+
+
+SPACE_OF_RULES = {DEFAULT_RULES: "full", "vtrain": "vtrain"}
+"""The names of the spaces that plans are searched in by default, by the rules that predict them."""
 
 
 def named_space(name: str) -> Space:
@@ -212,7 +219,27 @@ def candidates(
         raise UserError(f"search: {size} plans are too many; restrict the space, or take fewer GPUs")
     shape, choice = np.nonzero(_keeps_rules(shapes, choices, model, space))
     plans = _batch(shapes[:, shape], choices[:, choice], model, global_batch, space)
+    if space.rules != DEFAULT_RULES:
+        _check_said(space, model)
+        plans = plans.take(plans.said_by_rules)
     return _with_options(plans, model)
+
+
+def _check_said(space: Space, model: ModelSpec) -> None:
+    """UserError for what the space's rules cannot say of a model, or of any plan of the space: of what all of
+    them have, or of each choice that is listed for them.
+    """
+    single = _single(space, 1)
+    broken = refusals(single, model)
+    listed = {name: getattr(space, name) for name in _LISTS}
+    if isinstance(space.offload_optimizer, tuple):
+        listed["offload_optimizer"] = space.offload_optimizer
+    for name, choices in listed.items():
+        reasons = [refusals(replace(single, **{name: choice}), model) for choice in choices]
+        if reasons and not broken and all(reasons):
+            broken = reasons[0]
+    if broken:
+        raise UserError(f"search: {model.name}: {'; '.join(broken)}")
 
 
 def _with_options(plans: PlanBatch, model: ModelSpec) -> PlanBatch:
@@ -363,32 +390,9 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
     """The combinations as plans, all else as the space says or as a plan has it by default."""
     cp, tp, pp, dp, size, interleave = shapes
     recompute, zero, sequence, ep, offloaded = choices
-    single = Plan(
-        tp=1,
-        pp=1,
-        dp=1,
-        micro_batch=1,
-        global_batch=global_batch,
-        grad_overlap=space.grad_overlap,
-        precision=space.precision,
-        tp_overlap=space.tp_overlap,
-        cuda_graphs=space.cuda_graphs,
-        dispatcher=space.dispatcher,
-        ep_overlap=space.ep_overlap,
-        options=space.options,
-        schedule=space.schedule,
-        split=space.split or "even",
-        cp_exchange=space.cp_exchange,
-        rank_order=space.rank_order,
-        recompute_fraction=space.recompute_fraction,
-        offload_layers=space.offload_layers,
-        fp32_gradients=space.fp32_gradients,
-        prefetch=space.prefetch,
-        bucket_bytes=space.bucket_bytes,
-    )
     uneven = model.layers % (pp * interleave) != 0
     return replace(
-        PlanBatch.of([single]).take(np.zeros_like(tp)),
+        PlanBatch.of([_single(space, global_batch)]).take(np.zeros_like(tp)),
         tp=tp,
         pp=pp,
         dp=dp,
@@ -403,4 +407,32 @@ def _batch(shapes: Whole, choices: Whole, model: ModelSpec, global_batch: int, s
         etp=tp if space.etp is None else np.full_like(tp, space.etp),
         offload_optimizer=offloaded == 1,
         ends=uneven if space.split is None else np.full(tp.shape, space.split == "ends"),
+    )
+
+
+def _single(space: Space, global_batch: int) -> Plan:
+    """A plan of one GPU with what all plans of the space have."""
+    return Plan(
+        tp=1,
+        pp=1,
+        dp=1,
+        micro_batch=1,
+        global_batch=global_batch,
+        grad_overlap=space.grad_overlap,
+        precision=space.precision,
+        tp_overlap=space.tp_overlap,
+        cuda_graphs=space.cuda_graphs,
+        dispatcher=space.dispatcher,
+        ep_overlap=space.ep_overlap,
+        rules=space.rules,
+        options=space.options,
+        schedule=space.schedule,
+        split=space.split or "even",
+        cp_exchange=space.cp_exchange,
+        rank_order=space.rank_order,
+        recompute_fraction=space.recompute_fraction,
+        offload_layers=space.offload_layers,
+        fp32_gradients=space.fp32_gradients,
+        prefetch=space.prefetch,
+        bucket_bytes=space.bucket_bytes,
     )

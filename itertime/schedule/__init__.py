@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `pipeline_s`, `PipelineTime` | the time of a pipeline under any schedule: read this first |
+| `least_pipeline_s` | what 1F1B takes at least |
 | `StageTimes` | what it depends on: seconds of every kind of stage, of every chunk of a stage |
 | `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of stages, rows of what has one number per kind |
 | `stage_kinds` | the kind of each stage of a plan, from the first to the last |
@@ -16,7 +17,7 @@ Why
 - Arrays are slow for a single pipeline, so it has a twin in plain Python. A test holds both together.
 """
 
-from .pipeline import PipelineTime, pipeline_s
+from .pipeline import PipelineTime, least_pipeline_s, pipeline_s
 from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, divided_s, stage_kinds
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PipelineTime",
     "StageTimes",
     "divided_s",
+    "least_pipeline_s",
     "pipeline_s",
     "stage_kinds",
 ]

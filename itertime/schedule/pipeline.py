@@ -14,7 +14,7 @@ import numpy as np
 from itertime.arrays import Array, Flags, Whole, any_of
 
 from .closed_forms import last_stage_decides, middle_stages_decide, middle_stages_s
-from .recurrences import gpipe_s, interleaved_s, one_f_one_b_s
+from .recurrences import gpipe_s, interleaved_s, one_f_one_b_ahead_s, one_f_one_b_s
 from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes
 
 
@@ -49,9 +49,10 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
     | interleaved | `last_chunk_decides` | `InterleavedPasses.seconds` | proof there |
     | interleaved | `middle_may_decide` | the same, less what a path loses | proof there |
     | interleaved | any other | `interleaved_s` | it steps through the schedule |
+    | 1F1B | `StageTimes.ahead` | `one_f_one_b_ahead_s` | it steps through the schedule |
 
-    The second case needs equal middle stages, and so do both closed forms of interleaved stages: no stage of
-    the plan is LIGHT.
+    The last case is that of all plans, or of none. The second case needs equal middle stages, and so do both
+    closed forms of interleaved stages: no stage of the plan is LIGHT.
 
     Four equal stages of 3 s and eight micro-batches take (8 - 1 + 4) 3 s:
 
@@ -67,6 +68,8 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
     slowest_kind = both_passes_s.argmax(axis=0)
     slowest_s = both_passes_s[slowest_kind, np.arange(len(microbatches))]
     run_s = microbatches * slowest_s
+    if stages.ahead:
+        return PipelineTime(slowest_kind, run_s, np.maximum(_ahead_s(stages, microbatches) - run_s, 0.0))
     # The first case of the table: one micro-batch, on its way through all other stages, fills and drains.
     bubble_s = (both_passes_s * stages.count).sum(axis=0) - slowest_s
 
@@ -84,6 +87,26 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
         if len(rows):
             bubble_s[rows] = schedule_s(stages, microbatches, rows) - run_s[rows]
     return PipelineTime(slowest_kind, run_s, np.maximum(bubble_s, 0.0))  # rounding may leave less than 0
+
+
+def least_pipeline_s(stages: StageTimes, microbatches: Whole) -> Array:
+    """Seconds that 1F1B takes at least, (plans,): all micro-batches on one stage, between the first forward
+    passes and the last backward passes of the stages before it, for the stage where this is most.
+    """
+    both_passes_s = stages.forward_s + stages.backward_s
+    filling_s = stages.count * (both_passes_s - stages.ahead_s)
+    before_last_s = np.cumsum(filling_s, axis=0) - (both_passes_s - stages.ahead_s)
+    least_s = np.where(stages.present, before_last_s + microbatches * both_passes_s, 0.0)
+    return np.asarray(least_s.max(axis=0))
+
+
+def _ahead_s(stages: StageTimes, microbatches: Whole) -> Array:
+    """Seconds of 1F1B where stages do a part of their backward passes before the gradients come."""
+    rows = np.arange(len(microbatches))
+    times = stages.chunks(rows, 1)
+    forward_s, ahead_s = (times.forward + times.send_forward)[:, :, 0], times.ahead[:, :, 0]
+    waiting_s = (times.backward + times.send_backward)[:, :, 0] - ahead_s
+    return one_f_one_b_ahead_s(forward_s, ahead_s, waiting_s, microbatches, stages.count.sum(axis=0))
 
 
 def _one_f_one_b_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Array:

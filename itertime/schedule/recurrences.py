@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from itertime.arrays import Array, Whole
+from itertime.arrays import Array, Flags, Whole
 
-from .single_pipeline import interleaved_single_s, one_f_one_b_single_s
+from .single_pipeline import TOLERANCE, interleaved_single_s, one_f_one_b_single_s
+
+_BLOCK = 512  # pipelines of similar depth that are stepped together
 
 
 def one_f_one_b_s(
@@ -60,6 +62,72 @@ def one_f_one_b_s(
             free = np.where(active[:, None], backward_end, free)
             end = np.where(active, backward_end[np.arange(plans), p[:, 0] - 1], end)
     return end
+
+
+def one_f_one_b_ahead_s(
+    forward: Array, ahead: Array, backward: Array, microbatches: ArrayLike, stages: ArrayLike | None = None
+) -> Array:
+    """Seconds of 1F1B where a stage does a part of each backward pass, `ahead`, as soon as it is free, and
+    only the other part, `backward`, waits for gradients; exactly. Arguments as `one_f_one_b_s`.
+    """
+    forward, backward, count, p = _columns(forward, backward, microbatches, stages)
+    seconds, order = np.zeros(len(forward)), np.argsort(p[:, 0], kind="stable")
+    for start in range(0, len(order), _BLOCK):
+        rows = order[start : start + _BLOCK]
+        source = p[rows] - 1 - np.arange(p[rows].max())  # stages are counted from the last one
+        f, a, b = (
+            np.take_along_axis(times[rows], source % p[rows], 1) for times in (forward, ahead, backward)
+        )
+        seconds[rows] = _stepped_ahead_s(f, a, b, count[rows], source >= 0)
+    return seconds
+
+
+def _stepped_ahead_s(f: Array, a: Array, b: Array, count: Whole, is_stage: Flags) -> Array:
+    """Seconds of pipelines with these seconds for each stage, by distance from the last one, (plans, stages).
+
+    The steps are those of `one_f_one_b_s`, in which a backward pass starts no sooner than `a` seconds after
+    the forward pass of the step. Steps that repeat are skipped, as in `single_pipeline.py`, pipeline by
+    pipeline, and pipelines at their end leave.
+    """
+    f, a, b = (np.where(is_stage, times, 0.0) for times in (f, a, b))
+    plans, width = f.shape
+    depth, p = np.arange(width), is_stage.sum(axis=1, keepdims=True)
+    path_s = np.cumsum(b, axis=1)
+    state = np.zeros((2, plans, width))  # when a stage is free, and when its last forward pass ended
+    step, seconds, rows = np.full((plans, 1), 1 - width), np.zeros(plans), np.arange(plans)
+    while len(rows):
+        free, forward_end = state
+        index = step + depth
+        input_s = np.concatenate([forward_end[:, 1:], np.zeros((len(rows), 1))], axis=1)
+        runs = is_stage & (index >= 0) & (index < count)
+        forward_end = np.where(runs, np.maximum(free, input_s) + f, forward_end)
+        free = np.where(runs, forward_end, free)
+        backward_end = np.maximum.accumulate(free + a - (path_s - b), axis=1) + path_s
+        previous_state, state = state, np.stack([np.where(step >= 0, backward_end, free), forward_end])
+        step = step + 1
+        shift = _common_shift(previous_state, state, is_stage)
+        steady_steps = np.where((step > 0) & ~np.isnan(shift), np.maximum(count - p - step, 0), 0)
+        state = state + np.where(is_stage, steady_steps * np.nan_to_num(shift), 0.0)
+        step = step + steady_steps
+        done = (step >= count)[:, 0]
+        if done.any():
+            seconds[rows[done]] = np.take_along_axis(state[0], p - 1, 1)[done, 0]
+            rows, is_stage = rows[~done], is_stage[~done]
+            step, count, p = (column[~done] for column in (step, count, p))
+            f, a, b, path_s = (times[~done] for times in (f, a, b, path_s))
+            state = state[:, ~done]
+    return seconds
+
+
+def _common_shift(previous: Array, current: Array, is_stage: Flags) -> Array:
+    """By how much all numbers of a pipeline's state, (numbers, plans, stages), have grown, (plans, 1); NaN
+    where not by the same.
+    """
+    shift = current - previous
+    low = np.where(is_stage, shift, np.inf).min(axis=(0, 2))
+    high = np.where(is_stage, shift, -np.inf).max(axis=(0, 2))
+    same = high - low <= TOLERANCE * current.max(axis=(0, 2))
+    return np.where(same, low, np.nan)[:, None]
 
 
 def gpipe_s(

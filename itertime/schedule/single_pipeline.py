@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-_TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
+TOLERANCE = 1e-14  # of the latest time: rounding, not a difference
 
 
 def one_f_one_b_single_s(forward: Sequence[float], backward: Sequence[float], microbatches: int) -> float:
@@ -121,7 +121,7 @@ def _by_slot(passes: Sequence[list[float]], delays: Iterable[int]) -> list[tuple
 def _shift(previous: Sequence[float], current: Sequence[float]) -> float | None:
     """The growth of the numbers, if it is the same for all; else None."""
     shift = current[0] - previous[0]
-    tolerance = _TOLERANCE * current[0]
+    tolerance = TOLERANCE * current[0]
     for old, new in zip(previous, current, strict=True):
         if abs(new - old - shift) > tolerance:
             return None

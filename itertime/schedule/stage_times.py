@@ -42,10 +42,14 @@ def divided_s(parts: Mapping[str, Array]) -> Array:
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """Seconds of one micro-batch, (plans, stages, chunks): its passes, and what sending adds to each."""
+    """Seconds of one micro-batch, (plans, stages, chunks): its passes, and what sending adds to each.
+
+    `ahead`: those of the backward pass that precede its gradients, 0 by most rules.
+    """
 
     forward: Array
     backward: Array
+    ahead: Array
     send_forward: Array
     send_backward: Array
 
@@ -59,6 +63,7 @@ class StageTimes:
     | `forward`, `backward` | (4, plans) each | seconds of a pass, by the name of the part |
     | `count` | (4, plans) | stages of this kind; where there are none, HEAVY has times all the same |
     | `interleave` | (plans,) | chunks of a stage, v |
+    | `ahead` | names | parts of `backward` that need no gradients, so a stage does them before these come |
 
     Three parts belong to certain chunks: "embedding" to the first of a stage, "head" to the last, and "p2p",
     the sending, to all but the chunk at which the pass leaves the model. The chunks of a stage share
@@ -70,6 +75,7 @@ class StageTimes:
     backward: Mapping[str, Array]
     count: Whole
     interleave: Whole
+    ahead: tuple[str, ...] = ()
 
     @cached_property
     def present(self) -> Flags:
@@ -85,6 +91,11 @@ class StageTimes:
     def backward_s(self) -> Array:
         """Seconds of a backward pass, (4, plans); 0 where a plan has no such stage."""
         return self._pass_s(self.backward)
+
+    @cached_property
+    def ahead_s(self) -> Array:
+        """Seconds of the backward pass that precede its gradients, (4, plans); 0 where there is no stage."""
+        return self._pass_s({name: self.backward[name] for name in self.ahead})
 
     @cached_property
     def divided_forward_s(self) -> Array:
@@ -110,9 +121,11 @@ class StageTimes:
         send_backward = np.zeros(shape) + (self.backward["p2p"][LAST, rows] / chunk_count)[:, None, None]
         send_forward[np.arange(len(rows)), count.sum(axis=0) - 1, -1] = 0.0
         send_backward[:, 0, 0] = 0.0
+        ahead = self.ahead_s[:, rows][kinds, np.arange(len(rows))[:, None]] / chunk_count
         return ChunkTimes(
             self._chunk_passes(self.forward, rows, kinds, chunk_count),
             self._chunk_passes(self.backward, rows, kinds, chunk_count),
+            np.repeat(ahead[:, :, None], chunk_count, axis=2),
             send_forward,
             send_backward,
         )

@@ -19,6 +19,8 @@
 | `modules_of`, `outer_modules`, `absent_modules` | modules to recompute |
 | `recompute_code`, `in_order`, `recompute_problem` | of what is recomputed: code, order, fault |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
+| `RULES`, `DEFAULT_RULES` | the rules by which plans are predicted |
+| `refusals` | what the rules of a plan cannot say of it |
 | `CHOICES` | the words that a field of a plan may have, by field |
 | `Framework` | the software that trains: its kernels, what it hides, what it adds |
 | `load_framework`, `list_frameworks` | a shipped framework or a YAML file; names of the shipped ones |
@@ -85,11 +87,13 @@ from .plans import (
     CP_EXCHANGES,
     CUDA_GRAPHS,
     DEFAULT_OPTIONS,
+    DEFAULT_RULES,
     DISPATCHERS,
     HABIT,
     ONE_BIT,
     PRECISIONS,
     RECOMPUTE,
+    RULES,
     STRATA,
     Plan,
     PlanBatch,
@@ -104,6 +108,7 @@ from .plans import (
     parse_options,
     recompute_code,
     recompute_problem,
+    refusals,
 )
 from .profile import SHIPPED_PROFILES, Evidence, Profile, list_profiles, load_profile, profile_path
 from .references import Reference, resolved_digest
@@ -132,6 +137,7 @@ __all__ = [
     "CP_EXCHANGES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
+    "DEFAULT_RULES",
     "DEFAULT_USD_PER_GPU_HOUR",
     "DISPATCHERS",
     "HABIT",
@@ -140,6 +146,7 @@ __all__ = [
     "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
+    "RULES",
     "SHIPPED_PROFILES",
     "SHIPPED_SYSTEMS",
     "STRATA",
@@ -200,6 +207,7 @@ __all__ = [
     "recompute_code",
     "recompute_problem",
     "refusal_of",
+    "refusals",
     "resolved_digest",
     "stalled_sends",
     "system_of",

@@ -106,8 +106,13 @@ def _check_size(tasks: int, remedy: str) -> None:
 
 def _passes(costs: StageCosts) -> StagePasses:
     times = costs.stage_times.chunks(np.array([0]), int(costs.workload.plans.interleave[0]))
-    columns = (times.forward, times.backward, times.send_forward, times.send_backward)
-    return StagePasses(*(column[0].tolist() for column in columns))
+    return StagePasses(
+        forward=times.forward[0].tolist(),
+        backward=times.backward[0].tolist(),
+        send_forward=times.send_forward[0].tolist(),
+        send_backward=times.send_backward[0].tolist(),
+        ahead=times.ahead[0].tolist() if costs.ahead else [],
+    )
 
 
 def chrome_trace(graph: Graph) -> dict[str, Any]:

@@ -23,6 +23,7 @@ MOST_BARS = 200_000
 KINDS = {
     "forward": "forward",
     "backward": "backward",
+    "repeat": "recompute",
     "send": "send",
     "optimizer": "optimizer",
     "overhead": "overhead",
@@ -103,7 +104,7 @@ def _start(bar: Bar) -> float:
 def _bar(task: Task, start: float, end: float, plan: Plan) -> Bar:
     task_kind, _, address = task.name.partition(" ")
     kind = KINDS.get(task_kind, "gradients")
-    if kind in ("forward", "backward"):
+    if kind in ("forward", "backward", "recompute"):
         position, _, microbatch = address.partition(" ")[0].partition(".")
         chunk = int(position) // plan.pp
         title = f"{kind} of micro-batch {microbatch}" + (f", chunk {chunk}" if plan.interleave > 1 else "")
@@ -115,14 +116,15 @@ def _shares(costs: StageCosts, kind: int) -> dict[str, float]:
     """Shares of a stage's passes: collectives forward and backward, recomputation backward."""
 
     def share(parts: dict[str, Any], names: Iterable[str]) -> float:
-        pass_s = sum(float(seconds[kind, 0]) for part, seconds in parts.items() if part != "p2p")
+        apart = ("p2p", *costs.ahead)  # drawn as bars of their own
+        pass_s = sum(float(seconds[kind, 0]) for part, seconds in parts.items() if part not in apart)
         named_s = sum(float(parts[name][kind, 0]) for name in names if name in parts)
         return named_s / pass_s if pass_s > 0 else 0.0
 
     return {
         "forward_collective": share(costs.forward, COLLECTIVES),
         "backward_collective": share(costs.backward, COLLECTIVES),
-        "recompute": share(costs.backward, ["recompute"]),
+        "recompute": share(costs.backward, [name for name in ("recompute",) if name not in costs.ahead]),
     }
 
 

@@ -104,7 +104,8 @@ class StagePasses:
     """Seconds of every chunk of every stage, [stage][chunk]: the passes, and the sends that keep their stage
     busy.
 
-    `delay`: seconds from one stage to the next during which neither is busy.
+    `delay`: seconds from one stage to the next during which neither is busy. `ahead`: seconds of the backward
+    pass that a stage works before the gradients come; none without it.
     """
 
     forward: list[list[float]]
@@ -112,6 +113,11 @@ class StagePasses:
     send_forward: list[list[float]]
     send_backward: list[list[float]]
     delay: float = 0.0
+    ahead: list[list[float]] = field(default_factory=list)
+
+    def waiting(self, stage: int, chunk: int) -> float:
+        """Seconds of a backward pass that wait for gradients."""
+        return self.backward[stage][chunk] - (self.ahead[stage][chunk] if self.ahead else 0.0)
 
 
 def add_pipeline(
@@ -138,7 +144,9 @@ def add_pipeline(
                 kind, chunk * stages + stage, microbatch, stages * chunks, passes.delay, graph
             )
             forward = kind == "forward"
-            seconds = (passes.forward if forward else passes.backward)[stage][chunk]
+            seconds = passes.forward[stage][chunk] if forward else passes.waiting(stage, chunk)
+            if passes.ahead and not forward:
+                graph.add(f"repeat{name.removeprefix(kind)}", stage, "compute", passes.ahead[stage][chunk])
             # The first pass waits for gathers, the last backward feeds reductions: both run in pieces.
             is_first = forward and stage == chunk == microbatch == 0
             is_final = not forward and stage == chunk == 0 and microbatch == microbatches - 1

@@ -9,6 +9,7 @@
 | `state_bytes` | bytes of the optimizer's states per parameter |
 | `adam_states_bytes` | bytes of states of what Muon leaves to Adam, beyond those |
 | `outer_state_bytes` | entries that workers exchange, and bytes they keep for it |
+| `optimizer_s` | seconds of the optimizer's step |
 | `once_s` | all parts of an iteration that occur once |
 | `expert_copies` | GPUs that share an expert's ZeRO shards |
 """
@@ -18,7 +19,7 @@ from .gradients import Exchange, Sharded, sharded_s
 from .groups import expert_copies
 from .local_steps import outer_state_bytes
 from .once import once_s
-from .optimizer import adam_states_bytes, state_bytes
+from .optimizer import adam_states_bytes, optimizer_s, state_bytes
 from .quantised_zero import pass_kernels_s, secondary_bytes
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "error_bytes",
     "expert_copies",
     "once_s",
+    "optimizer_s",
     "outer_state_bytes",
     "pass_kernels_s",
     "secondary_bytes",

@@ -16,6 +16,8 @@
 | `MODULES`, `absent_modules` | modules to recompute: all, those that a model lacks |
 | `modules_of`, `outer_modules` | those of a code, and without those inside others |
 | `recompute_code`, `in_order`, `recompute_problem` | the code of a choice, a list in order, a wrong choice |
+| `RULES`, `DEFAULT_RULES` | the rules by which plans are predicted |
+| `refusals` | what the rules of a plan cannot say of it |
 | `CHOICES` | the words that a field of a plan may have, by field |
 """
 
@@ -41,6 +43,7 @@ from .recompute import (
     recompute_code,
     recompute_problem,
 )
+from .rules import DEFAULT_RULES, RULES, refusals
 from .work import Work
 
 __all__ = [
@@ -48,12 +51,14 @@ __all__ = [
     "CP_EXCHANGES",
     "CUDA_GRAPHS",
     "DEFAULT_OPTIONS",
+    "DEFAULT_RULES",
     "DISPATCHERS",
     "HABIT",
     "MODULES",
     "ONE_BIT",
     "PRECISIONS",
     "RECOMPUTE",
+    "RULES",
     "STRATA",
     "Plan",
     "PlanBatch",
@@ -68,4 +73,5 @@ __all__ = [
     "parse_options",
     "recompute_code",
     "recompute_problem",
+    "refusals",
 ]

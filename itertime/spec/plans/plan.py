@@ -14,6 +14,7 @@ from itertime.spec.model import ModelSpec
 from .option_rules import broken_options
 from .options import DEFAULT_OPTIONS, PlanOptions
 from .recompute import absent_modules, in_order, modules_of, recompute_code, recompute_problem
+from .rules import DEFAULT_RULES, RULES, refusals
 
 Count = int | Whole
 
@@ -63,6 +64,7 @@ CHOICES = {
     "precision": PRECISIONS,
     "cuda_graphs": CUDA_GRAPHS,
     "dispatcher": DISPATCHERS,
+    "rules": RULES,
 }
 
 
@@ -93,6 +95,7 @@ class Plan:
     | `recompute_fraction` | share of the layers that repeat what `recompute` says |
     | `offload_layers` | layers of a stage whose activations wait in the CPU's memory |
     | `offload_optimizer` | the CPU keeps the optimizer's states and runs its step |
+    | `rules` | by which its seconds follow from the costs of its layers: `rules.py` |
     | `options` | batches, balance, clipping, optimizer, and what saves communication: `PlanOptions` |
 
     `precision`: norms, router, embedding and projection stay in 16 bit, and so does attention unless the
@@ -156,6 +159,7 @@ class Plan:
     recompute_fraction: float = 1.0
     offload_layers: int = 0
     offload_optimizer: bool = False
+    rules: str = DEFAULT_RULES
     options: PlanOptions = DEFAULT_OPTIONS
 
     def __post_init__(self) -> None:
@@ -221,6 +225,8 @@ class Plan:
             words.append("offload-optimizer")
         if self.recompute_fraction != 1:
             words.append(f"part{float(self.recompute_fraction)}")
+        if self.rules != DEFAULT_RULES:
+            words.append(f"{self.rules}-rules")
         return " ".join([*words, self.recompute, *filter(None, [self.options.text])])
 
     def _software_words(self) -> list[str]:
@@ -328,6 +334,7 @@ class Plan:
             ),
             (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
             *((bool(broken), reason) for broken, reason in broken_options(self.options, model, self)),
+            *((True, reason) for reason in refusals(self, model)),
         ]
 
     def _layer_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:

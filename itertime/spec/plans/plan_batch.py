@@ -15,6 +15,7 @@ from itertime.arrays import Array, Flags, Whole
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
 from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, Plan
 from .recompute import RECOMPUTE, recompute_code, recompute_text
+from .rules import DEFAULT_RULES, FREE, REPEATS
 
 MOST_KEYS = 2**62
 _NUMBERS = (
@@ -44,8 +45,8 @@ class PlanBatch:
     `cp_exchange`, `precision`, `cuda_graphs` and `dispatcher` hold indices into CP_EXCHANGES, PRECISIONS,
     CUDA_GRAPHS and DISPATCHERS, `recompute` one into RECOMPUTE or the `recompute_code` of modules.
     `bucket_bytes` is 0 where a plan has None. `etp` is never unstated. `tp_overlap` is 0, 1 or HABIT.
-    `recompute_permille` is `recompute_fraction` in thousandths. `options` is no column: all plans of a batch
-    have the same.
+    `recompute_permille` is `recompute_fraction` in thousandths. `rules` and `options` are no columns:
+    all plans of a batch have the same.
     """
 
     tp: Whole
@@ -80,19 +81,20 @@ class PlanBatch:
     offload_optimizer: Flags
     ends: Flags
     remainder: Flags
+    rules: str = DEFAULT_RULES
     options: PlanOptions = DEFAULT_OPTIONS
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
-        """The columns of `plans`, in their order. Raises ValueError for plans of different options."""
-        options = plans[0].options if plans else DEFAULT_OPTIONS
-        if any(plan.options != options for plan in plans):
-            raise ValueError("the plans of a batch must have the same options")
+        """The columns of `plans`, in their order. ValueError for plans of different rules or options."""
+        rules, options = (plans[0].rules, plans[0].options) if plans else (DEFAULT_RULES, DEFAULT_OPTIONS)
+        if any(plan.options != options or plan.rules != rules for plan in plans):
+            raise ValueError("the plans of a batch must have the same rules and options")
         numbers = np.array([_numbers(plan) for plan in plans], dtype=np.int64).reshape(-1, len(_NUMBERS))
         switches = np.array([_switches(plan) for plan in plans], dtype=bool).reshape(-1, len(_SWITCHES))
         columns = dict(zip(_NUMBERS, numbers.T, strict=True))
         columns |= dict(zip(_SWITCHES, switches.T, strict=True))
-        return cls(**columns, options=options)  # type: ignore[arg-type]
+        return cls(**columns, rules=rules, options=options)  # type: ignore[arg-type]
 
     @cached_property
     def gpus(self) -> Whole:
@@ -202,6 +204,23 @@ class PlanBatch:
     def _all(self, value: int | bool) -> NDArray[Any]:
         return np.full(len(self), value)
 
+    @cached_property
+    def repeated_share(self) -> Array:
+        """Share of the layers that repeat what `recompute` says, (plans,): by vTrain's rules none of those on
+        the last stage.
+        """
+        share = self.recompute_permille / 1000
+        return share if self.rules == DEFAULT_RULES else share * (1 - 1 / self.pp)
+
+    @cached_property
+    def said_by_rules(self) -> Flags:
+        """Whether the rules of the batch can say a plan, (plans,): `refusals`, but for those of the model."""
+        neutral = PlanBatch.of([Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1)])
+        says = np.isin(self.recompute, [RECOMPUTE.index(name) for name in REPEATS])
+        for name in set(COLUMNS) - {*FREE, "etp", "zero_group"}:  # which follow from other columns by default
+            says &= getattr(self, name) == getattr(neutral, name)
+        return says if self.rules != DEFAULT_RULES else np.ones(len(self), dtype=bool)
+
     def _split(self, row: int) -> str:
         columns = {"balanced": self.balanced, "compute": self.by_compute}
         columns |= {"ends": self.ends, "remainder": self.remainder}
@@ -213,7 +232,7 @@ class PlanBatch:
     def take(self, rows: Whole | Flags | slice) -> PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
-        return PlanBatch(**columns, options=self.options)
+        return PlanBatch(**columns, rules=self.rules, options=self.options)
 
     def distinct(self, names: Sequence[str]) -> tuple[Whole, Whole]:
         """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
@@ -261,11 +280,12 @@ class PlanBatch:
             cuda_graphs=CUDA_GRAPHS[self.cuda_graphs[row]],
             dispatcher=DISPATCHERS[self.dispatcher[row]],
             recompute_fraction=float(self.recompute_permille[row]) / 1000,
+            rules=self.rules,
             options=self.options,
         )
 
 
-COLUMNS = tuple(field.name for field in fields(PlanBatch) if field.name != "options")
+COLUMNS = tuple(field.name for field in fields(PlanBatch) if field.name not in ("rules", "options"))
 
 
 def _range(column: Whole | Flags) -> tuple[int, int]:

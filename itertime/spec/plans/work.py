@@ -77,7 +77,7 @@ class Work:
         }
         words = [np.asarray(by_choice.get(choice, 0.0)) for choice in RECOMPUTE]
         repeated = plans.by_recompute(words, {code: np.asarray(flops) for code, flops in of_modules.items()})
-        return np.asarray(self.tokens * repeated * (plans.recompute_permille / 1000))
+        return np.asarray(self.tokens * repeated * plans.repeated_share)
 
     def _of_modules(self, modules: tuple[str, ...], scores: float) -> float:
         """FLOPs of a token in these modules of all layers; `scores` are those of core attention."""

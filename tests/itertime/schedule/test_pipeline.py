@@ -12,7 +12,7 @@ from itertime.schedule.closed_forms import (
     middle_stages_decide,
     middle_stages_s,
 )
-from itertime.schedule.recurrences import gpipe_s, interleaved_s, one_f_one_b_s
+from itertime.schedule.recurrences import gpipe_s, interleaved_s, one_f_one_b_ahead_s, one_f_one_b_s
 from itertime.timeline.task_graph import Graph, StagePasses, add_pipeline, stage_order
 from tests.effort import examples
 
@@ -27,10 +27,10 @@ def pipelines(draw, chunks=1):
     return draw(passes), draw(passes), m
 
 
-def graph_seconds(forward, backward, microbatches, schedule="1f1b"):
+def graph_seconds(forward, backward, microbatches, schedule="1f1b", ahead=()):
     nothing = [[0.0] * len(forward[0])] * len(forward)
     graph = Graph()
-    add_pipeline(graph, StagePasses(forward, backward, nothing, nothing, 0.0), microbatches, schedule)
+    add_pipeline(graph, StagePasses(forward, backward, nothing, nothing, 0.0, ahead), microbatches, schedule)
     return max(end for _, end in graph.run().values())
 
 
@@ -44,6 +44,21 @@ def test_1f1b_equals_the_task_graph(pipeline):
     forward, backward, m = pipeline
     expected = graph_seconds(forward, backward, m)
     assert one_f_one_b_s(column(forward), column(backward), m)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.lists(pipelines(), min_size=1, max_size=3), st.integers(0, 2**32))
+@settings(max_examples=examples(80), deadline=None)
+def test_1f1b_whose_stages_repeat_ahead_of_gradients_equals_the_task_graph(pipes, seed):
+    """Pipelines of several depths at once; also many micro-batches, whose repeating steps are skipped."""
+    rng = np.random.default_rng(seed)
+    counts, depths = rng.integers(1, 60, len(pipes)), np.array([len(forward) for forward, _, _ in pipes])
+    columns, expected = np.zeros((3, len(pipes), depths.max())), []
+    for row, (forward, backward, _) in enumerate(pipes):
+        ahead = [[float(rng.choice([0.0, rng.random()]))] for _ in forward]
+        columns[:, row, : depths[row]] = np.array([forward, ahead, backward])[:, :, 0]
+        whole = [[first[0] + second[0]] for first, second in zip(ahead, backward, strict=True)]
+        expected.append(graph_seconds(forward, whole, int(counts[row]), ahead=ahead))
+    assert one_f_one_b_ahead_s(*columns, counts, depths) == pytest.approx(expected, rel=1e-9)
 
 
 @given(pipelines())

@@ -117,6 +117,16 @@ def test_prediction_equals_the_task_graph(run):
     predicted_as_the_graph(model, plan, system)
 
 
+@given(runs(), st.sampled_from(["none", "full"]))
+@settings(max_examples=examples(40), deadline=None)
+def test_the_rules_of_the_paper_equal_the_task_graph(run, recompute):
+    model, plan, system = run
+    degrees = (plan.tp, plan.pp if model.layers % plan.pp == 0 else 2, plan.dp)
+    plan = Plan(*degrees, plan.micro_batch, plan.global_batch, recompute=recompute, rules="vtrain")
+    assume(not plan.broken_rules(model))
+    predicted_as_the_graph(model, plan, system)
+
+
 def test_the_trace_holds_every_pass_and_ends_with_the_iteration(tmp_path):
     model = ModelSpec("small", 8, 1024, 16, 51200, 1024)
     plan = Plan(2, 4, 2, 1, 16, zero_stage=1, grad_overlap=True)
@@ -291,7 +301,9 @@ def data_of(page):
     return json.loads(text)
 
 
-@pytest.mark.parametrize("plan", DRAWN_PLANS, ids=lambda plan: plan.label)
+@pytest.mark.parametrize(
+    "plan", [*DRAWN_PLANS, Plan(8, 4, 2, 1, 24, rules="vtrain")], ids=lambda plan: plan.label
+)
 def test_every_task_is_a_bar_where_the_graph_ran_it(plan):
     data = data_of(timeline_page(MODEL, plan, SYSTEM))
     graph = iteration_graph(MODEL, plan, SYSTEM)
