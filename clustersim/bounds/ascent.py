@@ -18,6 +18,9 @@ __all__ = ["Ascent", "ascend"]
 # each, fewer are as good for a few steps.
 _ANYWHERE, _ANYWHERE_FINE = np.geomspace(0.1, 12.0, 24), np.geomspace(0.07, 16.0, 161)
 _ANYWHERE_RIGID = np.geomspace(0.1, 12.0, 12)
+_ANYWHERE_RIGID_FINE = np.unique(
+    np.concatenate([np.geomspace(0.07, 0.5, 9), np.geomspace(0.5, 2.0, 25), np.geomspace(2.0, 16.0, 9)])
+)
 _AT_TIME = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12.0])
 _AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 
@@ -69,7 +72,7 @@ def ascend(
     decay = max(_DECAY, _DECAY_SHARE * steps)
     direction, duals = None, list[float]()
     for step in range(steps):
-        solution = relaxation.solve(price, multipliers, held=True)
+        solution = relaxation.solve(price, multipliers, held=step < steps - 1)
         dual = fsum(np.maximum(solution.value, lower_bounds).tolist()) - relaxation.capacity_price(price)
         if dual > best.dual:
             best, best_solution = Ascent(dual, price), solution
@@ -78,8 +81,8 @@ def ascend(
         duals.append(best.dual)
         if not _leads_to(known, duals, steps):
             return best
-        assert solution.held is not None
-        assert solution.multiplier is not None
+        if solution.held is None:
+            break
         excess = solution.held / gpu_seconds - 1.0
         direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
         scale = size / (1.0 + step / decay) * np.maximum(price, unit_price)
@@ -88,7 +91,6 @@ def ascend(
         if np.array_equal(price, former_price):
             break
         multipliers = solution.multiplier[:, None] * spread
-    assert best_solution.multiplier is not None
     again = relaxation.solve(best.price, best_solution.multiplier[:, None] * fine)
     value = np.maximum(np.maximum(best_solution.value, again.value), lower_bounds)
     return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)
@@ -103,7 +105,7 @@ def _pace(relaxation: Relaxation, steps: int) -> tuple[Floats, Floats, float]:
     if steps > _FEW_STEPS:
         return _ANYWHERE, _ANYWHERE_FINE, _STEP
     if relaxation.rigid:
-        return _ANYWHERE_RIGID, _ANYWHERE_FINE[::2], _STEP_RIGID
+        return _ANYWHERE_RIGID, _ANYWHERE_RIGID_FINE, _STEP_RIGID
     return _ANYWHERE, _ANYWHERE_FINE[::2], _STEP
 
 

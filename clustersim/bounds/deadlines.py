@@ -60,7 +60,7 @@ def met_at_most(
         / gpus
     )
     price = np.outer(weights, unit_price * (demand - 0.5).clip(0.0, 1.0))
-    relaxation, nothing = Relaxation(job_columns, edges_s, until_s), np.zeros(len(rows))
+    relaxation, nothing = Relaxation(job_columns, edges_s, until_s, free_end=False), np.zeros(len(rows))
     most_met = possible
     for part in (min(steps, _TRIAL_STEPS), steps - _TRIAL_STEPS):
         if part <= 0:

@@ -1,28 +1,134 @@
-"""Breakpoints and prices to begin with, from the schedule that a single machine would have."""
+"""Breakpoints and prices to begin with, from a simple schedule of the jobs."""
 
 from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from .area import alone_s, areas, srpt_ends_s, type_weights
 from .columns import Floats, OptionColumns
 
-__all__ = ["breakpoints_s", "first_ends_s", "first_prices", "jobs_in_system", "spread_evenly"]
+__all__ = [
+    "FirstSchedule",
+    "breakpoints_s",
+    "first_prices",
+    "first_schedule",
+    "jobs_in_system",
+    "spread_evenly",
+]
 
 _TAIL = np.array([0.04, 0.1, 0.2, 0.4, 0.8, 1.4, 2.02])  # of the longest job alone, after the last breakpoint
 _FEWEST, _MOST_PARTS = 48, 2  # intervals in all; of one between two times
 _APART = 1e-9  # of the latest time: nearer breakpoints are one, as parts between them would round to nothing
 _SPREADING = 1.3  # GPU-seconds that jobs hold in good schedules, over the least
+_BEGUN = 0.25  # of its run, for which a job that has waited still counts
+_MOST_LISTED, _SHORT_WAITS = 2000, 0.2  # jobs; of their run times
 
 
-def first_ends_s(columns: OptionColumns) -> Floats:
-    """When each job is done on one machine under SRPT, and no earlier than alone. A guess: jobs run on more
-    GPUs than where they are most efficient.
+class FirstSchedule(NamedTuple):
+    """When each job ends in a schedule, and from when until when it adds its share to the price. `near`:
+    whether these prices are so good that few steps are enough.
     """
+
+    ends_s: Floats
+    from_s: Floats
+    until_s: Floats
+    near: bool = False
+
+
+def first_schedule(columns: OptionColumns) -> FirstSchedule:
+    """A guess of a good schedule: on one machine under SRPT, no job earlier than alone. All jobs in the
+    system add to the price.
+
+    Where rigid jobs wait little, what they wait for is decided by when others end. So they have a better
+    schedule, `_smallest_first`, unless there are so many that intervals are long beside their runs.
+    """
+    if columns.rigid and len(columns.gpus) == 1 and len(columns) <= _MOST_LISTED:
+        schedule = _smallest_first(columns)
+        if schedule.near:
+            return schedule
     ends_s = columns.release_s + alone_s(columns)
     weights = type_weights(columns)[-1]
     area_s = _SPREADING * areas(columns, weights) / float(weights @ columns.gpus)
-    return np.maximum(ends_s, srpt_ends_s(columns.release_s, area_s))
+    ends_s = np.maximum(ends_s, srpt_ends_s(columns.release_s, area_s))
+    return FirstSchedule(ends_s, columns.release_s, ends_s)
+
+
+def _smallest_first(columns: OptionColumns) -> FirstSchedule:
+    """Rigid jobs, of which the one with the smallest area starts as soon as any GPU is free.
+
+    A job that waits is delayed by each GPU-second that is lost after the last start of a larger job, as only
+    smaller ones go before it then, or after the GPUs were last free. So it adds to the price from there until
+    it starts, and for a part of its run, while it has hardly begun to hold its GPUs.
+    """
+    run_s = alone_s(columns)
+    gpus = np.empty(len(columns))
+    for kind in columns.kinds:
+        gpus[kind.jobs] = kind.gpus[0]
+    order = np.argsort(columns.release_s, kind="stable")
+    jobs = zip(*(values[order].tolist() for values in (columns.release_s, gpus, run_s)), strict=True)
+    queue = _Queue(float(columns.gpus[0]), len(order))
+    for job, (release_s, count, seconds) in enumerate(jobs):
+        queue.release(job, release_s, count, seconds)
+    queue.pass_until(inf)
+    from_s, start_s = np.empty(len(order)), np.empty(len(order))
+    from_s[order], start_s[order] = queue.from_s, queue.start_s
+    waits_s = start_s - columns.release_s
+    return FirstSchedule(
+        ends_s=start_s + run_s,
+        from_s=from_s,
+        until_s=np.where(waits_s > 0, start_s + _BEGUN * run_s, from_s),
+        near=bool(waits_s.sum() < _SHORT_WAITS * run_s.sum()),
+    )
+
+
+class _Queue:
+    """GPUs, and the jobs that run and wait, as time passes. `start_s`: when each job starts. `from_s`: since
+    when only smaller jobs, and none that is larger, went before it.
+
+    `larger`: starts after `free_s`, when GPUs were last free, as (area, time). After each of them no larger
+    job has started, so they are sorted, the largest first.
+    """
+
+    def __init__(self, gpus: float, jobs: int):
+        self.free, self.free_s = gpus, 0.0
+        self.waiting, self.running = list[tuple[float, int, float, float]](), list[tuple[float, float]]()
+        self.larger = list[tuple[float, float]]()
+        self.start_s, self.from_s = [0.0] * jobs, [0.0] * jobs
+
+    def release(self, job: int, release_s: float, gpus: float, run_s: float) -> None:
+        self.pass_until(release_s)
+        if self.free > 0:
+            self._end_queue(release_s)
+        heappush(self.waiting, (gpus * run_s, job, gpus, run_s))
+        self._start(release_s)
+
+    def pass_until(self, time_s: float) -> None:
+        """Let jobs end until a time, and others start."""
+        while self.running and self.running[0][0] <= time_s:
+            end_s, gpus = heappop(self.running)
+            self.free += gpus
+            self._start(end_s)
+            if self.free > 0:
+                self._end_queue(end_s)
+
+    def _end_queue(self, now_s: float) -> None:
+        self.free_s = now_s
+        self.larger.clear()
+
+    def _start(self, now_s: float) -> None:
+        while self.waiting and self.free > 0:
+            area, job, gpus, run_s = heappop(self.waiting)
+            while self.larger and self.larger[-1][0] <= area:
+                self.larger.pop()
+            self.from_s[job] = self.larger[-1][1] if self.larger else self.free_s
+            self.larger.append((area, now_s))
+            self.start_s[job] = now_s
+            self.free -= gpus
+            heappush(self.running, (now_s + run_s, gpus))
 
 
 def breakpoints_s(columns: OptionColumns, ends_s: Floats, visits: int) -> Floats:
@@ -73,9 +179,9 @@ def jobs_in_system(
     return np.maximum(mean, 0.0)
 
 
-def first_prices(columns: OptionColumns, ends_s: Floats, edges_s: Floats) -> Floats:
-    """Jobs in the system per GPU, as (GPU type, interval): what a GPU-second delays is what it is worth."""
-    present = jobs_in_system(columns.release_s, ends_s, edges_s)
-    present[edges_s[:-1] >= ends_s.max()] = 0.0
+def first_prices(columns: OptionColumns, schedule: FirstSchedule, edges_s: Floats) -> Floats:
+    """Jobs that a GPU-second delays, per GPU, as (GPU type, interval): that is what it is worth."""
+    delayed = jobs_in_system(schedule.from_s, schedule.until_s, edges_s)
+    delayed[edges_s[:-1] >= schedule.ends_s.max()] = 0.0
     weights = type_weights(columns)[-1]
-    return np.outer(weights, present) / float(weights @ columns.gpus)
+    return np.outer(weights, delayed) / float(weights @ columns.gpus)

@@ -10,7 +10,7 @@ import numpy as np
 from .area import alone_s
 from .ascent import ascend
 from .columns import Floats, OptionColumns
-from .first_prices import breakpoints_s, first_ends_s, first_prices, jobs_in_system
+from .first_prices import breakpoints_s, first_prices, first_schedule, jobs_in_system
 from .relaxation import Relaxation
 
 __all__ = ["DualPrices", "search_prices"]
@@ -31,11 +31,14 @@ class DualPrices:
     jobs: Floats
 
 
-def search_prices(columns: OptionColumns, steps: int, visits: int, known_s: float = 0.0) -> DualPrices:
-    """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `visits`: how many
-    intervals jobs may see in all between their release and a guess of their end; it decides how fine the
-    prices are in time. `known_s`: a bound of the mean JCT that is proved already; a search that will hardly
-    come so far ends early.
+def search_prices(
+    columns: OptionColumns, steps: int, visits: int, *, near_steps: int | None = None, known_s: float = 0.0
+) -> DualPrices:
+    """The best prices that an ascent of `steps` finds, and their bound (see `Relaxation`). `near_steps`: how
+    many it takes where the first prices are near (`FirstSchedule`). `visits`: how many intervals jobs may see
+    in all between their release and a guess of their end; it decides how fine the prices are in time.
+    `known_s`: a bound of the mean JCT that is proved already; a search that will hardly come so far ends
+    early.
 
     A job without work has no price to pay: its launch bounds its JCT.
     """
@@ -45,16 +48,16 @@ def search_prices(columns: OptionColumns, steps: int, visits: int, known_s: floa
         empty = np.zeros((len(columns.gpus), 0))
         return DualPrices(fsum(least_s.tolist()) / len(columns), np.zeros(0), empty, np.zeros(0))
     job_columns = columns.part(rows)
-    ends_s = first_ends_s(job_columns)
-    edges_s = breakpoints_s(job_columns, ends_s, visits)
+    schedule = first_schedule(job_columns)
+    edges_s = breakpoints_s(job_columns, schedule.ends_s, visits)
     rest_s = fsum(least_s[columns.work <= 0].tolist())
     ascent = ascend(
-        Relaxation(job_columns, edges_s),
-        first_prices(job_columns, ends_s, edges_s),
-        steps,
+        Relaxation(job_columns, edges_s, schedule.ends_s),
+        first_prices(job_columns, schedule, edges_s),
+        near_steps or steps if schedule.near else steps,
         lower_bounds=least_s[rows],
         unit_price=_SMALL_PRICE / float(columns.gpus.sum()),
         known=known_s * len(columns) - rest_s,
     )
-    jobs = jobs_in_system(job_columns.release_s, ends_s, edges_s)
+    jobs = jobs_in_system(job_columns.release_s, schedule.ends_s, edges_s)
     return DualPrices((ascent.dual + rest_s) / len(columns), edges_s, ascent.price, jobs)

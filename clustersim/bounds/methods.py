@@ -13,7 +13,7 @@ import numpy as np
 from itertime.errors import UnknownName
 
 from .area import alone_s, srpt_mean_s, type_weights
-from .columns import OptionColumns
+from .columns import Floats, OptionColumns
 from .deadlines import met_at_most, p99_s
 from .instance import Instance
 from .makespan import makespan_by_area_s, makespan_s
@@ -23,17 +23,19 @@ __all__ = ["METHODS", "Bound", "bound_of", "is_settled", "method_of", "prices_of
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
 _QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
+_FEW_JOBS = 100  # up to which each step counts
 _SOME_JOBS, _MANY_JOBS = 500, 2000  # beyond each of which `prices` takes fewer steps
 _SETTLED = 1.01  # times its bound: a mean JCT so near is not worth a search for prices
 _DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
 
 
 class _Effort(NamedTuple):
-    """Steps of the ascents for the mean, the deadlines and the p99, the intervals that jobs see in all, and
-    the JCTs that are tried for a statistic of the p99.
+    """Steps of the ascents for the mean (`near_steps` where the first prices are good), the deadlines and the
+    p99, the intervals that jobs see in all, and the JCTs that are tried for a statistic of the p99.
     """
 
     steps: int = 0
+    near_steps: int | None = None
     visits: int = 0
     deadline_steps: int = 0
     deadline_visits: int = 0
@@ -59,17 +61,23 @@ class Bound:
 
 
 def bound_of(
-    instance: Instance, method: str = "auto", *, times: bool = True, met_ratio: float = 0.0
+    instance: Instance,
+    method: str = "auto",
+    *,
+    times: bool = True,
+    met_ratio: float = 0.0,
+    area: Bound | None = None,
 ) -> Bound:
     """The bound of `instance` by one of `METHODS`; UnknownName for another. Without `times` only deadlines
-    are bounded, and the times are None. `met_ratio`: the share of deadlines that some run met. It saves time
-    alone: a search for prices ends where they prove that no run meets more.
+    are bounded, and the times are None. Two values save time alone. `met_ratio`: the share of deadlines that
+    some run met; a search for prices ends where they prove that no run meets more. `area`: the bound of the
+    same instance by that method, which `quick` and `prices` begin with.
 
     | method | mean JCT | p99 | makespan | deadlines |
     |---|---|---|---|---|
     | `alone` | each job alone | each job alone | each job alone | those met alone |
     | `area` | or SRPT on one machine | each job alone | or area, or speed in time | those met alone |
-    | `quick` | or prices, 6 or 8 steps | each job alone | as `area` | or prices, 8 steps |
+    | `quick` | or prices, 2 to 8 steps | each job alone | as `area` | or prices, 8 steps |
     | `prices` | or prices, 20 to 100 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
@@ -85,7 +93,7 @@ def bound_of(
         met = 0.0 if instance.deadline_jobs else None
         return Bound(None, None, None, met, method, perf_counter() - began)
     effort = _effort(columns, method)
-    mean_s, late_s, span_s = _times(columns, effort, method) if times else (None, None, None)
+    mean_s, late_s, span_s = _times(columns, effort, method, area) if times else (None, None, None)
     return Bound(
         jct_mean_s=mean_s,
         jct_p99_s=late_s,
@@ -96,9 +104,30 @@ def bound_of(
     )
 
 
-def _times(columns: OptionColumns, effort: _Effort, method: str) -> tuple[float, float, float]:
+def _times(
+    columns: OptionColumns, effort: _Effort, method: str, area: Bound | None
+) -> tuple[float, float, float]:
     """The least mean JCT, 99th percentile and makespan, rounded down; seconds."""
+    error_s = columns.clock_error_s
     least_s = alone_s(columns)
+    if area is None or area.jct_mean_s is None or area.makespan_s is None:
+        mean_s, makespan = (_down(value, error_s) for value in _times_by_area(columns, least_s, method))
+    else:
+        mean_s, makespan = area.jct_mean_s, area.makespan_s
+    if effort.steps:
+        known_s = mean_s if method == "quick" else 0.0
+        prices = search_prices(
+            columns, effort.steps, effort.visits, near_steps=effort.near_steps, known_s=known_s
+        )
+        mean_s = max(mean_s, _down(prices.mean_s, error_s))
+    late_s = p99_s(
+        columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
+    )
+    return mean_s, _down(late_s, error_s), makespan
+
+
+def _times_by_area(columns: OptionColumns, least_s: Floats, method: str) -> tuple[float, float]:
+    """The least mean JCT and makespan by `area`, or by `alone`; seconds."""
     makespan = float(np.max(columns.release_s + least_s) - np.min(columns.release_s))
     mean_s = fsum(least_s.tolist()) / len(least_s)
     if method != "alone":
@@ -106,14 +135,7 @@ def _times(columns: OptionColumns, effort: _Effort, method: str) -> tuple[float,
             mean_s = max(mean_s, srpt_mean_s(columns, weights))
             makespan = max(makespan, makespan_by_area_s(columns, weights))
             makespan = max(makespan, makespan_s(columns, weights, makespan))
-    if effort.steps:
-        known_s = mean_s if method == "quick" else 0.0
-        mean_s = max(mean_s, search_prices(columns, effort.steps, effort.visits, known_s).mean_s)
-    late_s = p99_s(
-        columns, least_s, steps=effort.late_steps, visits=effort.deadline_visits, trials=effort.late_trials
-    )
-    error_s = columns.clock_error_s
-    return _down(mean_s, error_s), _down(late_s, error_s), _down(makespan, error_s)
+    return mean_s, makespan
 
 
 def prices_of(instance: Instance) -> DualPrices:
@@ -170,10 +192,12 @@ def is_settled(bound: Bound, mean_s: float | None, met_ratio: float | None) -> b
 def _effort(columns: OptionColumns, method: str) -> _Effort:
     jobs = len(columns)
     if method == "quick":
-        return _Effort(6 if columns.rigid else 8, 2_000 + 2 * jobs, 8, 1_000 + jobs)
+        steps = 6 if columns.rigid else 8
+        near_steps = 2 if jobs > _FEW_JOBS else None
+        return _Effort(steps, near_steps, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":
         steps = 20 if jobs > _MANY_JOBS else 60 if jobs > _SOME_JOBS else 100
-        return _Effort(steps, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
+        return _Effort(steps, None, max(30_000, 20 * jobs), 32, max(10_000, 4 * jobs), 16, 8)
     return _Effort()
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from .columns import Floats, Ints, OptionColumns
-from .first_prices import first_ends_s
 from .plans import Forward, Jobs, forward, trace_back
 
 __all__ = ["Relaxation", "Solution"]
@@ -23,13 +22,13 @@ _CHUNK = 500  # jobs at a time, which bounds the memory
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The relaxed problem, solved at given prices. `value`: what each job's cheapest plan costs at least.
-    `held`: the GPU-seconds of these plans, as (GPU type, interval). `multiplier`: the marginal cost of each
-    job's work. Both are approximate, and None where they were not asked for.
+    `multiplier`: the marginal cost of each job's work, nearer where `held` is known: the GPU-seconds of these
+    plans, as (GPU type, interval). Both are approximate, and `held` is None where it was not asked for.
     """
 
     value: Floats
+    multiplier: Floats
     held: Floats | None = None
-    multiplier: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +45,8 @@ class _Ends:
 
 class Relaxation:
     """Jobs that pay for GPU-seconds and need not share GPUs. Prices are constant between the breakpoints
-    `edges_s`, and 0 outside them. Plans end anywhere (`free_end`); with `until_s` they end there. All jobs
-    have work to do. `rigid`: each has one option.
+    `edges_s`, and 0 outside them. Plans end anywhere (`free_end`), or all at `ends_s`, which are a guess
+    otherwise. All jobs have work to do. `rigid`: each has one option.
 
     *Statement.* Take prices lam(t) >= 0 by GPU type. Let V_j(lam) be the least JCT + price of the GPU-seconds
     held, over the plans of job j. The sum of JCTs of any run is at least
@@ -72,11 +71,11 @@ class Relaxation:
     an edge or where they cross. The objective of a plan that ends after `stop_s` is at least `stop_s`. []
     """
 
-    def __init__(self, columns: OptionColumns, edges_s: Floats, until_s: Floats | None = None):
+    def __init__(self, columns: OptionColumns, edges_s: Floats, ends_s: Floats, free_end: bool = True):
         self.edges_s, self.gpus = edges_s, columns.gpus
-        chunks = _chunks(columns, edges_s, until_s)
+        chunks, until_s = _chunks(columns, edges_s, ends_s), None if free_end else ends_s
         self._chunks = [(rows, Jobs.of(columns, rows, edges_s, until_s)) for rows in chunks]
-        self._jobs, self.free_end, self.rigid = len(columns), until_s is None, columns.rigid
+        self._jobs, self.free_end, self.rigid = len(columns), free_end, columns.rigid
 
     @property
     def spans_s(self) -> Floats:
@@ -118,17 +117,18 @@ class Relaxation:
             value[rows] = ends.value
             if held:
                 middle[rows] = _add_held(total, jobs, self.edges_s, costs, ends, columns)
-        return Solution(value, total, middle) if held else Solution(value)
+            else:
+                middle[rows] = np.exp(_log_pair(columns, ends).mean(1))
+        return Solution(value, middle, total if held else None)
 
 
-def _chunks(columns: OptionColumns, edges_s: Floats, until_s: Floats | None) -> list[Ints]:
+def _chunks(columns: OptionColumns, edges_s: Floats, ends_s: Floats) -> list[Ints]:
     """The rows of the jobs that are solved together, each list in order of release.
 
     Their intervals are passed one after the other, as long as any job needs. So jobs go together that see
-    as many intervals until `until_s`, or until a guess of their ends.
+    as many intervals until `ends_s`.
     """
     rows = np.argsort(columns.release_s, kind="stable")
-    ends_s = first_ends_s(columns) if until_s is None else until_s
     intervals = np.searchsorted(edges_s, ends_s) - np.searchsorted(edges_s, columns.release_s)
     places = np.argsort(intervals[rows], kind="stable")
     return [rows[np.sort(places[i : i + _CHUNK])] for i in range(0, len(rows), _CHUNK)]
@@ -212,7 +212,14 @@ def _add_held(
         for gpu_type in range(len(total)):
             gpus_of_type = amount if len(total) == 1 else np.where(piece.type == gpu_type, amount, 0.0)
             total[gpu_type] += np.bincount(piece.interval, gpus_of_type.sum(1), len(total[gpu_type]))
-    pair = np.log(np.take_along_axis(multipliers, np.stack([ends.column, ends.column + 1], axis=1), axis=1))
+    pair = _log_pair(multipliers, ends)
     middle: Floats = np.exp(share * pair[:, 0] + (1.0 - share) * pair[:, 1])
     # Plans that do too little work have too small a multiplier, and those that do too much too large a one.
     return middle * np.where(done < 0.97, 1.3, np.where(done > 1.03, 1 / 1.6, 1.0))
+
+
+def _log_pair(multipliers: Floats, ends: _Ends) -> Floats:
+    """The logarithms of the two multipliers between which the best one of each job lies, as (job, 2)."""
+    columns = np.stack([ends.column, ends.column + 1], axis=1)
+    logarithms: Floats = np.log(np.take_along_axis(multipliers, columns, axis=1))
+    return logarithms

@@ -78,17 +78,18 @@ def best_possible(
     if may_be_settled and method not in _CHEAP:
         bound = _bound_of_run(instance, submitted, "area", None, met_ratio)
     if bound is None or not is_settled(bound, mean_s, met_ratio):
-        bound = _bound_of_run(instance, submitted, method, folder, met_ratio)
+        bound = _bound_of_run(instance, submitted, method, folder, met_ratio, bound)
     if bound.makespan_s is not None:
         bound = replace(bound, makespan_s=bound.makespan_s + late_s)
     return replace(bound, seconds=perf_counter() - began)
 
 
 def _bound_of_run(
-    instance: Instance, submitted: Instance, method: str, folder: Path | None, met_ratio: float | None
-) -> Bound:
+    instance: Instance, submitted: Instance, method: str, folder: Path | None, met_ratio: float | None,
+    area: Bound | None = None,
+) -> Bound:  # fmt: skip
     """The bound of the times of `instance`, and of the deadlines of `submitted`, of which it is a part."""
-    bound = _bound(instance, method, folder, met_ratio=met_ratio)
+    bound = _bound(instance, method, folder, met_ratio=met_ratio, area=area)
     if instance is submitted or not submitted.deadline_jobs:
         return bound
     with_deadline = tuple(job for job in submitted.jobs if job.deadline_s is not None)
@@ -99,7 +100,7 @@ def _bound_of_run(
 
 def _bound(
     instance: Instance, method: str, folder: Path | None, *, times: bool = True,
-    met_ratio: float | None = None,
+    met_ratio: float | None = None, area: Bound | None = None,
 ) -> Bound:  # fmt: skip
     """The bound of an instance, maybe one in the folder; without `times` that of its deadlines alone."""
     if method in _CHEAP or len(instance.jobs) > _MOST_SHARED:
@@ -108,7 +109,8 @@ def _bound(
     bound = _recent.pop(key, None)
     if bound is None:
         path = None if folder is None else folder / f"{key}.json"
-        bound = _shared(path, partial(bound_of, instance, method, times=times, met_ratio=met_ratio or 0.0))
+        compute = partial(bound_of, instance, method, times=times, met_ratio=met_ratio or 0.0, area=area)
+        bound = _shared(path, compute)
     _recent[key] = bound  # as the last one
     if len(_recent) > _MOST_RECENT:
         del _recent[next(iter(_recent))]

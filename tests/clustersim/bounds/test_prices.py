@@ -33,7 +33,8 @@ CONCAVE = {1: 4, 2: 7, 4: 12}
 
 def proved_by(instance: Instance, price: list[float], edges_s: list[float], multipliers: int = 6) -> float:
     """The bound of the mean JCT that some prices prove."""
-    relaxation = Relaxation(OptionColumns.of(instance), np.array(edges_s))
+    columns = OptionColumns.of(instance)
+    relaxation = Relaxation(columns, np.array(edges_s), columns.release_s)
     prices = np.array([price])
     value = relaxation.solve(prices, relaxation.multipliers(prices, multipliers)).value
     return (float(value.sum()) - relaxation.capacity_price(prices)) / len(instance.jobs)
@@ -297,7 +298,7 @@ def assert_random_prices_hold(instance: Instance, jct_s: list[float], seed: int)
         edges_s = np.append(np.sort(np.append(rng.uniform(0, end_s, 12), 0.0)), 2 * end_s)
         scale = 10 ** rng.uniform(-2, 1) / columns.gpus.sum()
         price = scale * rng.exponential(1.0, (len(columns.gpus), len(edges_s) - 1))
-        relaxation = Relaxation(columns, edges_s)
+        relaxation = Relaxation(columns, edges_s, columns.release_s)
         value = relaxation.solve(price, relaxation.multipliers(price, 9)).value
         assert value.sum() - relaxation.capacity_price(price) <= sum(jct_s) * (1 + 1e-9)
 
