@@ -1,5 +1,5 @@
-"""Rewrite the tables of keys in docs/models.md and docs/plan-options.md, the table of settings in
-docs/runs.md, and those of parameters in docs/sites.md, from what they describe.
+"""Rewrite the tables of keys in docs/models.md, docs/systems.md and docs/plan-options.md, the table of
+settings in docs/runs.md, and those of parameters in docs/sites.md, from what they describe.
 
 python -m docs.keys
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from clustersim.sites.exports import FOLLOWED, FOLLOWED_OPTIONS, UNMODELLED, UNMODELLED_OPTIONS
 from docs.website.settings import described_keys, described_settings
+from itertime.profiling import ChipSheet
 from itertime.spec import ModelSpec, PlanOptions, System
 
 DOCS = Path(__file__).parent
@@ -39,6 +40,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "keys of a model": partial(described_keys, ModelSpec),
         "keys of a system": partial(described_keys, System),
     },
+    "systems.md": {"keys of a sheet": partial(described_keys, ChipSheet)},
     "plan-options.md": {"keys of the options of a plan": partial(described_keys, PlanOptions)},
     "runs.md": {"settings of a run": described_settings},
     "sites.md": {
