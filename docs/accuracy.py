@@ -52,6 +52,7 @@ OTHERS = (
     str(bert.TABLE),
 )
 """Tables whose sources are scored and have their part in the intervals, without a line for each set."""
+LONG = "iterations_2026/nemo_long_sequence.csv"
 CALIBRATED = (*SETS[:4], "h100_llmfoundry_fsdp")
 FEWEST_PLANS = 4
 
@@ -207,6 +208,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "zero_shot": tables.zero_shot(sets, without),
         "by_kind": tables.by_kind(sets),
         "ultrascale": tables.ultrascale(sets),
+        "long_sequences": tables.long_sequences(folder / LONG) if (folder / LONG).is_file() else "",
         "ultrascale_modes": tables.ultrascale_modes(sets),
         "calibrated": calibrated(fits),
         "memory": memory(fits),

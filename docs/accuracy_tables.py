@@ -21,7 +21,8 @@ from itertime.accuracy.intervals import UNMEASURED, load_ranges, modes_s
 from itertime.calibration.run_set import RunSet
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import FileErrors, RowError, statistics, validate
-from itertime.spec import Site
+from itertime.prediction import evaluate
+from itertime.spec import PlanBatch, Site, load_framework
 
 ULTRASCALE = "h100_ultrascale"
 MOST_GPUS = 256  # of ultrascale's runs without a pipeline: larger ones follow no law
@@ -255,6 +256,36 @@ def ultrascale_modes(sets: Sequence[Measured]) -> str:
         name = f"{gpus} GPUs" if gpus < math.inf else "all"
         lines.append([name, *(f"{count}: {mape:.1f} ({bias:+.1f})" for count, mape, bias in cells)])
     return table(["", "without stalls", "with stalls"], lines)
+
+
+def long_sequences(path: Path) -> str:
+    """Errors of NeMo's long sequences by GPU and kernel of attention, against the seconds of the table and
+    against those that its TFLOP/s give where they count all scores, as NeMo did.
+    """
+    runs, te = RunSet.of(read_table(path)), load_framework("te")
+    kernels = {
+        "FlashAttention-2": (replace(te, attention="flash"), "bf16"),
+        "cuDNN": (te, "bf16"),
+        "cuDNN, 8 bit": (te, "fp8"),
+    }
+    errors: dict[str, list[list[float]]] = {}
+    for cells, run, stated_s in zip(runs.cells, runs.runs, runs.measured_s.tolist(), strict=True):
+        model, scores = run.model, 6 * run.model.seq_len / run.model.hidden
+        products = 12 + 12 * model.kv_heads / model.heads + 18 * model.ffn_hidden / model.hidden
+        counted = products + 6 * model.vocab / (model.layers * model.hidden) + scores
+        for name, (framework, precision) in kernels.items():
+            plan = replace(run.plan, options=replace(run.plan.options, attention_precision=precision))
+            plans = PlanBatch.of([plan])
+            found = evaluate(
+                model, plans, run.system, run.profile, framework=framework, memory_headroom=0.0
+            ).iteration_s[0]
+            measured = np.array([stated_s, stated_s * (1 + scores / counted)])
+            errors.setdefault(f"{cells['gpu']}, {name}", []).append((100 * (found / measured - 1)).tolist())
+    lines = []
+    for label, pairs in errors.items():
+        means = zip(np.abs(pairs).mean(axis=0), np.mean(pairs, axis=0), strict=True)
+        lines.append([label, len(pairs), *(f"{mape:.1f} ({bias:+.1f})" for mape, bias in means)])
+    return table(["", "rows", "as stated", "all scores counted"], lines)
 
 
 def sources(scores: Sequence[Scores]) -> str:
