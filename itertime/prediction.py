@@ -313,8 +313,12 @@ def evaluate(
     workload = Workload.of(model, plans, system, profile, framework)
     # Seconds of a micro-batch on each kind of stage, then of all micro-batches in the pipeline.
     costs = stage_costs(workload)
-    pipeline = pipeline_s(costs.stage_times, workload.plans.microbatches, workload.plans.gpipe)
+    columns = workload.plans
+    pipeline = pipeline_s(costs.stage_times, columns.microbatches, columns.gpipe, columns.zero_bubble)
     breakdown = _seconds_by_part(costs, pipeline) | costs.once
+    if pipeline.slack_s is not None:  # gradients of the first stage travel while others still compute
+        hidden = np.where(costs.exchange.overlapped, pipeline.slack_s, 0.0)
+        breakdown["dp_comm"] = np.maximum(breakdown["dp_comm"] - hidden, 0.0)
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     work = Work(model, plans, workload.lengths)
     mfu = work.model_flops / (iteration * profile.peak_flops * plans.gpus)
@@ -345,6 +349,9 @@ def _seconds_by_part(costs: StageCosts, pipeline: PipelineTime) -> Parts:
     names, absent = list({**costs.forward, **costs.backward}), np.zeros(stages.shape)
     passes = [costs.forward.get(name, absent) + costs.backward.get(name, absent) for name in names]
     on_slowest = np.array(passes)[:, pipeline.slowest_kind, np.arange(len(microbatches))]
+    if pipeline.mirror_kind is not None:
+        mirrored = np.array(passes)[:, pipeline.mirror_kind, np.arange(len(microbatches))]
+        on_slowest = (on_slowest + mirrored) / 2
     parts = dict(zip(names, microbatches * on_slowest, strict=True))
     return parts | {"bubble": pipeline.bubble_s}
 

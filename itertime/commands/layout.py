@@ -58,7 +58,7 @@ class PlanLayout:
         int | None, _open("--micro-batch", "Sequences per micro-batch", DEGREES, min=1)
     ] = None
     interleave: Annotated[int | None, _open("--interleave", "Model chunks per stage", DEGREES, min=1)] = None
-    schedule: Annotated[str, option("--schedule", "1f1b or gpipe.", DEGREES)] = "1f1b"
+    schedule: Annotated[str, option("--schedule", "1f1b, gpipe, zb-h1, zb-v or dualpipe.", DEGREES)] = "1f1b"
     split: Annotated[
         str | None,
         option(
@@ -114,7 +114,7 @@ class PlanLayout:
         options = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         options |= {name: None for name in _DEGREES if values[name] == 1}
         alone = {
-            "interleave": (plan.pp == 1 or plan.schedule == "gpipe") and plan.interleave == 1,
+            "interleave": plan.interleave == 1 and (plan.pp == 1 or plan.schedule not in ("1f1b", "zb-v")),
             "sequence_parallel": plan.tp == 1 and not plan.sequence_parallel,
         }
         options |= {name: None for name, is_alone in alone.items() if is_alone}

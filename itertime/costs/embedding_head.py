@@ -30,7 +30,7 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     return forward + reduced, backward
 
 
-def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
+def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
     """Final norm, projection onto the vocabulary (three GEMMs), cross-entropy; backward one all-reduce.
 
     Bytes per logit, forward/backward: in 32 bit, unfused, 36/14 (cast, maximum, subtract, exponential, sum,
@@ -39,7 +39,8 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     h x h on every rank, GELU, norm (Devlin et al. 2019; Megatron-LM's BertLMHead). `reduced`:
     `activation_all_reduce_s`.
 
-    In chunks of the tokens every chunk adds its gradient of the weights.
+    In chunks of the tokens every chunk adds its gradient of the weights. The third array is what gives this
+    gradient, a part of the backward pass.
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     tokens = workload.micro_batch.real * model.predicted_share
@@ -71,7 +72,8 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     summed = profile.seconds(Elementwise(summed_bytes))
     forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
     data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
-    return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced
+    weight = times[2::3].sum(axis=0) + summed / site.hbm_fraction
+    return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced, weight
 
 
 def _loss_bytes(workload: Workload) -> tuple[Array, Array]:

@@ -57,11 +57,13 @@ _NO_GRAPH, _LAYERS = CUDA_GRAPHS.index("none"), CUDA_GRAPHS.index("layers")
 class LayerCosts:
     """Seconds of one layer and micro-batch by part; "recompute" belongs to the backward pass.
 
+    `weight`: of the backward pass what gives gradients of weights, which a schedule may let wait.
     "launch" is the time that the GPU waits for the CPU's launches, absent where GEMMs alone take longer.
     """
 
     forward: Parts
     backward: Parts
+    weight: Array
 
 
 def layer_costs(workload: Workload, reduced: Array) -> list[LayerCosts]:
@@ -125,7 +127,8 @@ def _layer_costs(
     if launches is not None:
         forward["launch"], backward["launch"] = launches
     forward["overhead"], backward["overhead"] = overhead / 3, overhead * 2 / 3  # twice the products
-    return LayerCosts(forward, backward)
+    weight = linear.weight + memory.sums
+    return LayerCosts(forward, backward, weight if experts is None else weight + experts.weight)
 
 
 def _kernel_parts(

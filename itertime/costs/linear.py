@@ -24,7 +24,8 @@ _CAST_FACTOR = {"mxfp8": (2 + 2 * 1.03125) / (2 + 1.03125), "nvfp4": (2 + 2 * 0.
 class Linear:
     """Seconds on one micro-batch: the products of both passes, the last one forward, and the casts.
 
-    `by_matrix`: seconds of each product of the forward pass with its cast, (matrices, plans).
+    `by_matrix`: seconds of each product of the forward pass with its cast, (matrices, plans). `weight`: those
+    of the backward pass that give gradients of weights.
     """
 
     forward: Array
@@ -33,6 +34,7 @@ class Linear:
     casts_forward: Array
     casts_backward: Array
     by_matrix: Array
+    weight: Array
 
     def module_s(self, form: Workload, module: str) -> Array:
         """Seconds of the products of a module, forward."""
@@ -68,15 +70,18 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     for form, form_matrices in zip(forms, matrices, strict=True):
         rows = slice(start, start + len(form_matrices))
         forward, data, weight = times[:, rows].sum(axis=1)
+        of_weights = weight
         if form.model.lora_rank:  # frozen weights have no gradients
             small = multiplier * _low_rank_s(form)
-            forward, weight = forward + small[0], small[1] + small[2]
+            forward, weight, of_weights = forward + small[0], small[1] + small[2], small[2]
         of_casts = framework.cast_multiplier / workload.system.site.hbm_fraction
         cast = framework.cast_multiplier * casts[:, rows].sum(axis=1) / workload.system.site.hbm_fraction
         by_matrix = times[0, rows]
         if plans.recomputed_modules:
             by_matrix = by_matrix + of_casts * casts[0, rows]
-        results.append(Linear(forward, data + weight, times[0, rows][-1], cast[0], cast[1], by_matrix))
+        results.append(
+            Linear(forward, data + weight, times[0, rows][-1], cast[0], cast[1], by_matrix, of_weights)
+        )
         start = rows.stop
     return results
 

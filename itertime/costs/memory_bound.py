@@ -26,7 +26,7 @@ class Kernel(NamedTuple):
 
     `width` is that of the rows that it reduces. `of_scores`: it belongs to core attention. `routes`: it
     brings tokens to experts or back, or widens frozen weights. `module`: the module to recompute that has it
-    (`spec/plans/recompute.py`).
+    (`spec/plans/recompute.py`). `sums`: it adds gradients of weights.
     """
 
     kind: str
@@ -37,6 +37,7 @@ class Kernel(NamedTuple):
     width: int | None = None
     routes: bool = False
     module: str = ""
+    sums: bool = False
 
 
 def _width(workload: Workload) -> Array:
@@ -79,7 +80,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         activation,
         # Joins the gradients of queries, keys and values.
         Kernel("elementwise", nothing, 4 * joined),
-        Kernel("elementwise", nothing, plans.accumulated * workload.trained_parameters),
+        Kernel("elementwise", nothing, plans.accumulated * workload.trained_parameters, sums=True),
     ]
     if model.lora_rank and not fuses:
         # Scales the low-rank result, adds it to the frozen one's; the same of gradients.
@@ -112,7 +113,8 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
 @dataclass(frozen=True)
 class MemoryBound:
     """Seconds of a layer's memory-bound kernels by pass; of those forward, core attention's, those that
-    bring tokens to experts and back, and those of each module where a plan recomputes modules.
+    bring tokens to experts and back, and those of each module where a plan recomputes modules. `sums`: of
+    the backward pass those that add gradients of weights.
     """
 
     forward: Array
@@ -120,6 +122,7 @@ class MemoryBound:
     scores: Array
     routing: Array
     modules: Mapping[str, Array]
+    sums: Array
 
 
 def memory_bound_s(
@@ -167,7 +170,8 @@ def _of_one_form(kernels: Sequence[Kernel], seconds: Array, modules: Mapping[str
     timed = list(zip(kernels, seconds[:, 0], strict=True))
     scores = sum((kernel_s for kernel, kernel_s in timed if kernel.of_scores), nothing)
     routing = sum((kernel_s for kernel, kernel_s in timed if kernel.routes), nothing)
-    return MemoryBound(pass_s[0], pass_s[1], scores, routing, modules)
+    sums = sum((seconds[row, 1] for row, kernel in enumerate(kernels) if kernel.sums), nothing)
+    return MemoryBound(pass_s[0], pass_s[1], scores, routing, modules, sums)
 
 
 def residual_s(workload: Workload) -> Array:

@@ -64,12 +64,15 @@ _ALL_TO_ALL = DISPATCHERS.index("alltoall")
 
 @dataclass(frozen=True)
 class Experts:
-    """Seconds of the products of router and experts on one micro-batch, by pass, and of casts for them."""
+    """Seconds of the products of router and experts on one micro-batch, by pass, and of casts for them; of
+    the backward pass those that give gradients of weights.
+    """
 
     forward: Array
     backward: Array
     casts_forward: Array
     casts_backward: Array
+    weight: Array
 
 
 def arriving_tokens(workload: Workload) -> Array:
@@ -109,7 +112,7 @@ def experts_s(workload: Workload) -> Experts:
     grouped[2] = np.maximum(grouped[2], profile.seconds(Elementwise(summed)) / site.hbm_fraction)
     forward, backward = router[0] + grouped[0], router[1] + router[2] + grouped[1] + grouped[2]
     casts = framework.cast_multiplier * casts / site.hbm_fraction
-    return Experts(forward, backward, casts[0], casts[1])
+    return Experts(forward, backward, casts[0], casts[1], router[2] + grouped[2])
 
 
 def _grouped_s(workload: Workload, precision: str) -> tuple[Array, Array]:

@@ -49,7 +49,8 @@ class Partition:
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
     | `tables` | (plans,) | parameters of all vocabulary tables on the first stage |
 
-    With pp = 1 the first stage has the table of an untied projection too.
+    With pp = 1 the first stage has the table of an untied projection too, and so it has where the model's
+    last chunk lies on its GPU.
     """
 
     layers: Whole
@@ -68,7 +69,10 @@ class Partition:
         shards = np.array([_layer_shards(form, plans) for form in model.forms])
         vocab = padded_vocab(model, plans.tp)
         table = vocab * model.hidden / plans.tp
-        tables = table if model.tied_embeddings else np.where(plans.pp == 1, 2 * table, table)
+        both_tables = plans.pp == 1
+        if plans.splits_backward:
+            both_tables = both_tables | plans.v_shaped | plans.both_ways
+        tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
         return cls(
             layers=layers,
             counts=_counts_of_forms(model, plans, layers, stages),

@@ -50,15 +50,23 @@ samples stay as drawn."""
 
 @dataclass(frozen=True)
 class Pass:
-    """Seconds of one pass of one micro-batch: one layer of each form by part, the embedding, the head."""
+    """Seconds of one pass of one micro-batch: one layer of each form by part, the embedding, the head.
+
+    `weights`, `head_weight`: of a backward pass what gives gradients of weights, of one layer of each form
+    and of the head; stated where a schedule splits backward passes.
+    """
 
     layers: tuple[Parts, ...]
     embedding: Array
     head: Array
+    weights: tuple[Array, ...] = ()
+    head_weight: Array | None = None
 
     def take(self, rows: Whole) -> Pass:
         layers = tuple({part: seconds[rows] for part, seconds in parts.items()} for parts in self.layers)
-        return Pass(layers, self.embedding[rows], self.head[rows])
+        weights = tuple(seconds[rows] for seconds in self.weights)
+        head_weight = None if self.head_weight is None else self.head_weight[rows]
+        return Pass(layers, self.embedding[rows], self.head[rows], weights, head_weight)
 
 
 def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
@@ -117,6 +125,13 @@ def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
     return Growth(stage_growth[0], stage_growth[1])
 
 
+def has_head(plans: PlanBatch) -> Flags:
+    """Whether a stage of each kind has the projection, (4, plans)."""
+    if not plans.splits_backward:
+        return np.broadcast_to(_KIND == LAST, (4, len(plans)))
+    return np.where(plans.v_shaped, _KIND == FIRST, _KIND == LAST)
+
+
 def has_embedding(plans: PlanBatch) -> Flags:
     """Whether a stage of each kind has the embedding, (4, plans)."""
     return (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
@@ -137,7 +152,9 @@ def micro_batch_passes(workload: Workload, reduced: Array | None = None) -> tupl
     layers = layer_costs(workload, reduced)
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
+    splits = workload.plans.splits_backward
+    split = (tuple(layer.weight for layer in layers), head[2]) if splits else ()
     return (
         Pass(tuple(layer.forward for layer in layers), embedding[0], head[0]),
-        Pass(tuple(layer.backward for layer in layers), embedding[1], head[1]),
+        Pass(tuple(layer.backward for layer in layers), embedding[1], head[1], *split),
     )

@@ -18,7 +18,7 @@ from .layer import Parts
 from .network import all_gather_s, p2p_s
 from .parallel_comm import tensor_group
 from .partition import Workload
-from .passes import Pass, distinct_passes, has_embedding
+from .passes import Pass, distinct_passes, has_embedding, has_head
 
 _KIND = np.arange(4)[:, None]
 
@@ -31,7 +31,8 @@ class StageCosts:
     The four rows are the kinds of stages (see `Partition`). "dp_comm" is the exposed part of `exchange`.
     Passes are those of the slowest data-parallel rank: "imbalance" is what it takes longer than the mean one,
     and `spread` how that varies from iteration to iteration; None where it does not. `ahead`: parts of
-    `backward` that need no gradients (`StageTimes`).
+    `backward` that need no gradients (`StageTimes`). `weight`: seconds of a backward pass that give gradients
+    of weights, of layers and head, where a schedule splits it.
     """
 
     workload: Workload
@@ -41,12 +42,15 @@ class StageCosts:
     exchange: Exchange
     spread: Spread | None = None
     ahead: tuple[str, ...] = ()
+    weight: Parts | None = None
 
     @property
     def stage_times(self) -> StageTimes:
         """What the time of the pipeline depends on."""
         stages, plans = self.workload.partition.stages, self.workload.plans
-        return StageTimes(self.forward, self.backward, stages, plans.interleave, self.ahead)
+        return StageTimes(
+            self.forward, self.backward, stages, plans.interleave, self.ahead, weight=self.weight
+        )
 
 
 def stage_costs(workload: Workload) -> StageCosts:
@@ -75,6 +79,10 @@ def stage_costs(workload: Workload) -> StageCosts:
         first_chunk_wait = np.maximum(_of_first_chunk(workload, idle[1]), 0.0)
     # The passes are complete: what an iteration does once may overlap all of their parts.
     first_chunk = _first_chunk_s(workload, forward), _first_chunk_s(workload, backward)
+    weight = _weights_s(workload, passes.backward)
+    if weight is not None:  # the last pass of the first chunk gives gradients of weights alone
+        splits = workload.plans.zero_bubble > 0
+        first_chunk = first_chunk[0], np.where(splits, _first_chunk_s(workload, weight), first_chunk[1])
     once, gradient_exchange = once_s(workload, first_chunk, first_chunk_wait)
     # The last scatter is that of the first layer.
     once["fsdp_last"] = (
@@ -82,7 +90,19 @@ def stage_costs(workload: Workload) -> StageCosts:
     )
     if spread is not None:
         once["balance"] = balance_s(workload, spread)
-    return StageCosts(workload, forward, backward, once, gradient_exchange, spread)
+    return StageCosts(workload, forward, backward, once, gradient_exchange, spread, weight=weight)
+
+
+def _weights_s(workload: Workload, micro_batch: Pass) -> Parts | None:
+    """Seconds of a backward pass that give gradients of weights, (4, plans), by the names that say which
+    chunk they belong to; None where no schedule splits it.
+    """
+    if not micro_batch.weights or micro_batch.head_weight is None:
+        return None
+    counts, nothing = workload.partition.counts, np.zeros(workload.partition.layers.shape)
+    layers = sum((count * each for count, each in zip(counts, micro_batch.weights, strict=True)), nothing)
+    head = np.where(has_head(workload.plans), micro_batch.head_weight, 0.0)
+    return {"gemm": layers, "embedding": nothing, "head": head, "p2p": nothing}
 
 
 def _sharded(workload: Workload) -> list[Sharded]:
@@ -120,11 +140,14 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     if framework.crossing_layer_s or framework.crossing_layer_rank_s:
         parts["overhead"] = parts["overhead"] + _missing_to_floor(workload, parts, end)
     parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
-    parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
+    parts["head"] = np.where(has_head(plans), micro_batch.head, 0.0)
     filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
     if any_of(plans.offload_layers):  # a wait that an end of the model fills is no time of the layers
         parts["offload_comm"] = np.maximum(parts["offload_comm"] + filled_waits, 0.0)
     parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
+    if plans.splits_backward:  # both ends of a V keep an activation on their GPU, or have none to send
+        at_end = (_KIND == FIRST) | (_KIND == LAST)
+        parts["p2p"] = np.where(plans.v_shaped, hop * np.where(at_end, 1, 2), parts["p2p"])
     return parts
 
 
@@ -159,7 +182,7 @@ def _idle(workload: Workload, micro_batch: Pass, parts: Parts, shards: _Shards) 
     if "launch" not in parts:
         return np.zeros(workload.partition.layers.shape)
     embedding = np.where(has_embedding(workload.plans), micro_batch.embedding, 0.0)
-    ends = embedding + np.where(_KIND == LAST, micro_batch.head, 0.0)
+    ends = embedding + np.where(has_head(workload.plans), micro_batch.head, 0.0)
     launch = parts["launch"] - shards.behind_launches
     return np.maximum(launch - (ends - parts["embedding"] - parts["head"]), 0.0)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from itertime.arrays import Flags, Whole
 from itertime.errors import UnknownName, UserError, quoted
+from itertime.schedule import MOST_PASSES, SPLIT_SCHEDULES
 from itertime.spec import (
     CHOICES,
     DEFAULT_OPTIONS,
@@ -336,10 +337,25 @@ def _schedules(shapes: Whole, model: ModelSpec, global_batch: int, space: Space)
     interleaves = (v == 1) | ((pp > 1) & (share // size % pp == 0))
     if space.split is None:
         interleaves &= (v == 1) | (pp != 2) | (model.layers % (pp * v) == 0)
-    if space.schedule != "1f1b":
+    if space.schedule == "zb-v":
+        interleaves = (v == 2) & (pp > 1)
+    elif space.schedule != "1f1b":
         interleaves &= v == 1
+    if space.schedule in SPLIT_SCHEDULES:
+        interleaves &= _can_split(model, space, share // size, pp)
     row, column = np.nonzero((share % size == 0) & interleaves & _holds(model, space, pp, v))
     return np.concatenate([shapes[:, row], sizes[:, column]])
+
+
+def _can_split(model: ModelSpec, space: Space, microbatches: Whole, pp: Whole) -> Flags:
+    """Which pipelines can run the space's schedule, which splits backward passes (`Plan.broken_rules`)."""
+    chunks = 2 if space.schedule == "zb-v" else 1
+    can = (pp > 1) & (3 * microbatches * pp * chunks <= MOST_PASSES)
+    if space.schedule == "zb-v":
+        can &= model.layers % (2 * pp) == 0
+    if space.schedule == "dualpipe":
+        can &= (pp % 2 == 0) & (microbatches % 2 == 0) & (microbatches >= 2 * pp)
+    return np.asarray(can)
 
 
 def _choices(model: ModelSpec, space: Space) -> Whole:
@@ -353,6 +369,8 @@ def _choices(model: ModelSpec, space: Space) -> Whole:
     options = space.options
     shard_counts = options.weight_shards, options.gradient_shards, options.optimizer_shards
     stages = space.zero_stage if None in shard_counts else space.zero_stage[:1]  # which decides nothing more
+    if space.schedule in SPLIT_SCHEDULES:
+        stages = tuple(stage for stage in stages if stage <= 1)
     offload = space.offload_optimizer
     offloaded = [0, 1][: 1 + offload] if isinstance(offload, bool) else [int(value) for value in offload]
     return _product(recompute, stages, sequence, experts, offloaded)

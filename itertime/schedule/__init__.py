@@ -7,6 +7,8 @@
 | `StageTimes` | what it depends on: seconds of every kind of stage, of every chunk of a stage |
 | `FIRST`, `HEAVY`, `LIGHT`, `LAST` | the kinds of stages, rows of what has one number per kind |
 | `stage_kinds` | the kind of each stage of a plan, from the first to the last |
+| `SPLIT_SCHEDULES`, `MOST_PASSES` | schedules that split backward passes; passes at most |
+| `units_of`, `place_of`, `input_of` | of these: what a device runs, where, and after what |
 | `divided_s` | seconds of a pass that the chunks of a stage share |
 
 Why
@@ -19,16 +21,22 @@ Why
 
 from .pipeline import PipelineTime, least_pipeline_s, pipeline_s
 from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, divided_s, stage_kinds
+from .zero_bubble import MOST_PASSES, SPLIT_SCHEDULES, input_of, place_of, units_of
 
 __all__ = [
     "FIRST",
     "HEAVY",
     "LAST",
     "LIGHT",
+    "MOST_PASSES",
+    "SPLIT_SCHEDULES",
     "PipelineTime",
     "StageTimes",
     "divided_s",
+    "input_of",
     "least_pipeline_s",
     "pipeline_s",
+    "place_of",
     "stage_kinds",
+    "units_of",
 ]

@@ -7,7 +7,7 @@ stage, and a bubble of (p - 1) S, in which a stage waits while the pipeline fill
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from itertime.arrays import Array, Flags, Whole, any_of
 
 from .closed_forms import last_stage_decides, middle_stages_decide, middle_stages_s
 from .recurrences import gpipe_s, interleaved_s, one_f_one_b_ahead_s, one_f_one_b_s
-from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes
+from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, stage_kinds
+from .zero_bubble import SPLIT_SCHEDULES, split_schedule_s
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,25 @@ class PipelineTime:
 
     `slowest_kind` is the kind of stage that takes longest for a micro-batch. `run_s` is what it takes for all
     micro-batches, and `bubble_s` what it waits for other stages, mostly while the pipeline fills and drains.
+    Where schedules split backward passes, `mirror_kind` is the kind of the stage with which the slowest one
+    shares its device, half of the micro-batches each, and `slack_s` how much earlier than the last device the
+    first one has run its last pass; None where no plan has such a schedule.
     """
 
     slowest_kind: Whole
     run_s: Array
     bubble_s: Array
+    mirror_kind: Whole | None = None
+    slack_s: Array | None = None
 
 
-def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> PipelineTime:
+def pipeline_s(
+    stages: StageTimes, microbatches: Whole, gpipe: Flags, zero_bubble: Whole | None = None
+) -> PipelineTime:
     """The time of `microbatches` in these stages, exactly.
 
-    `microbatches` and `gpipe`, (plans,), say how many there are, and which plans run GPipe. All other plans
-    run 1F1B, interleaved where a stage has several chunks.
+    `microbatches` and `gpipe`, (plans,), say how many there are, and which plans run GPipe, `zero_bubble`
+    which of `SPLIT_SCHEDULES`, from 1. All others run 1F1B, interleaved where a stage has several chunks.
 
     F and B are the seconds of a stage's forward and backward pass, sends included, and S = F + B; there are m
     micro-batches and p stages; max and sum are over the stages. The first case that holds decides:
@@ -49,6 +57,7 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
     | interleaved | `last_chunk_decides` | `InterleavedPasses.seconds` | proof there |
     | interleaved | `middle_may_decide` | the same, less what a path loses | proof there |
     | interleaved | any other | `interleaved_s` | it steps through the schedule |
+    | `zb-h1`, `zb-v`, `dualpipe` | any | `split_schedule_s` | it steps through the schedule |
     | 1F1B | `StageTimes.ahead` | `one_f_one_b_ahead_s` | it steps through the schedule |
 
     The last case is that of all plans, or of none. The second case needs equal middle stages, and so do both
@@ -70,12 +79,13 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
     run_s = microbatches * slowest_s
     if stages.ahead:
         return PipelineTime(slowest_kind, run_s, np.maximum(_ahead_s(stages, microbatches) - run_s, 0.0))
-    # The first case of the table: one micro-batch, on its way through all other stages, fills and drains.
+    # One micro-batch, on its way through all other stages, fills and drains; other cases replace that bubble.
     bubble_s = (both_passes_s * stages.count).sum(axis=0) - slowest_s
-
-    # All other cases replace that bubble.
     interleaved = stages.interleave > 1
-    remaining_1f1b = ~interleaved & ~gpipe
+    remaining_1f1b, time = ~interleaved & ~gpipe, PipelineTime(slowest_kind, run_s, bubble_s)
+    if zero_bubble is not None and any_of(zero_bubble):
+        remaining_1f1b, interleaved = remaining_1f1b & (zero_bubble == 0), interleaved & (zero_bubble == 0)
+        time = _with_split_schedules(time, stages, microbatches, zero_bubble)
     if any_of(remaining_1f1b):
         remaining_1f1b &= ~last_stage_decides(stages.forward_s, stages.backward_s, stages.present)
     for plans, schedule_s in (
@@ -86,7 +96,47 @@ def pipeline_s(stages: StageTimes, microbatches: Whole, gpipe: Flags) -> Pipelin
         rows = np.flatnonzero(plans)
         if len(rows):
             bubble_s[rows] = schedule_s(stages, microbatches, rows) - run_s[rows]
-    return PipelineTime(slowest_kind, run_s, np.maximum(bubble_s, 0.0))  # rounding may leave less than 0
+    return replace(time, bubble_s=np.maximum(bubble_s, 0.0))  # rounding may leave less than 0
+
+
+def _with_split_schedules(
+    time: PipelineTime, stages: StageTimes, microbatches: Whole, zero_bubble: Whole
+) -> PipelineTime:
+    """The time with that of the schedules that split backward passes filled in."""
+    time = replace(time, mirror_kind=time.slowest_kind.copy(), slack_s=np.zeros(len(microbatches)))
+    for rows in _alike(stages, microbatches, zero_bubble):
+        _split_schedule(stages, microbatches, rows, SPLIT_SCHEDULES[zero_bubble[rows[0]] - 1], time)
+    return time
+
+
+def _alike(stages: StageTimes, microbatches: Whole, zero_bubble: Whole) -> list[Whole]:
+    """The plans with a schedule that splits backward passes, in groups of one schedule, one number of stages
+    and one of micro-batches.
+    """
+    keys = np.stack([zero_bubble, stages.count.sum(axis=0), microbatches], axis=1)
+    rows = np.flatnonzero(zero_bubble)
+    _, where = np.unique(keys[rows], axis=0, return_inverse=True)
+    return [rows[where.reshape(-1) == group] for group in range(where.max(initial=-1) + 1)]
+
+
+def _split_schedule(
+    stages: StageTimes, microbatches: Whole, rows: Whole, schedule: str, time: PipelineTime
+) -> None:
+    """Fills in the `time` of the plans at `rows`, all of which have the `schedule`."""
+    times = stages.split_chunks(schedule, rows)
+    assert times.weight is not None
+    assert time.mirror_kind is not None
+    assert time.slack_s is not None
+    forward_s, backward_s = times.forward + times.send_forward, times.backward + times.send_backward
+    ends = split_schedule_s(schedule, forward_s, backward_s, times.weight, int(microbatches[rows[0]]))
+    if schedule == "dualpipe":
+        kinds = stage_kinds(stages.count[:, rows])
+        passes_s = (forward_s + backward_s + times.weight).sum(axis=2)
+        device, place = passes_s.argmax(axis=1), np.arange(len(rows))
+        time.slowest_kind[rows], time.mirror_kind[rows] = kinds[place, device], kinds[place, -1 - device]
+        time.run_s[rows] = microbatches[rows] * passes_s[place, device] / 2
+    time.bubble_s[rows] = ends.last - time.run_s[rows]
+    time.slack_s[rows] = ends.last - ends.first
 
 
 def least_pipeline_s(stages: StageTimes, microbatches: Whole) -> Array:

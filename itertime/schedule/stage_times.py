@@ -44,7 +44,8 @@ def divided_s(parts: Mapping[str, Array]) -> Array:
 class ChunkTimes:
     """Seconds of one micro-batch, (plans, stages, chunks): its passes, and what sending adds to each.
 
-    `ahead`: those of the backward pass that precede its gradients, 0 by most rules.
+    `ahead`: those of the backward pass that precede its gradients, 0 by most rules. `weight`: gradients of
+    weights where these are a pass of their own.
     """
 
     forward: Array
@@ -52,6 +53,7 @@ class ChunkTimes:
     ahead: Array
     send_forward: Array
     send_backward: Array
+    weight: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class StageTimes:
     | `count` | (4, plans) | stages of this kind; where there are none, HEAVY has times all the same |
     | `interleave` | (plans,) | chunks of a stage, v |
     | `ahead` | names | parts of `backward` that need no gradients, so a stage does them before these come |
+    | `weight` | (4, plans) | seconds of `backward` that a schedule may let wait, by the name of the part |
 
     Three parts belong to certain chunks: "embedding" to the first of a stage, "head" to the last, and "p2p",
     the sending, to all but the chunk at which the pass leaves the model. The chunks of a stage share
@@ -76,6 +79,7 @@ class StageTimes:
     count: Whole
     interleave: Whole
     ahead: tuple[str, ...] = ()
+    weight: Mapping[str, Array] | None = None
 
     @cached_property
     def present(self) -> Flags:
@@ -130,9 +134,31 @@ class StageTimes:
             send_backward,
         )
 
+    def split_chunks(self, schedule: str, rows: Whole) -> ChunkTimes:
+        """The passes of every chunk of every device under a schedule that splits backward passes; all plans
+        at `rows` have it and the same number of stages. `backward` is that of inputs alone.
+        """
+        assert self.weight is not None
+        chunk_count, kinds = (2 if schedule == "zb-v" else 1), stage_kinds(self.count[:, rows])
+        times = self.chunks(rows, chunk_count)
+        weight = self._chunk_passes(self.weight, rows, kinds, chunk_count)
+        backward, sent = times.backward - weight, (times.send_forward, times.send_backward)
+        columns = [times.forward, backward, times.ahead, *sent, weight]
+        if schedule == "zb-v":
+            hop = np.stack([self.forward["p2p"][FIRST, rows], self.backward["p2p"][FIRST, rows]])
+            sends = np.broadcast_to(hop[:, :, None, None], (2, *weight.shape)).copy()
+            # The last device goes from its first chunk to its second, and back; the ends send nothing.
+            sends[0, :, -1, 0] = sends[0, :, 0, 1] = sends[1, :, -1, 1] = sends[1, :, 0, 0] = 0.0
+            columns[3:5] = sends
+        elif schedule == "dualpipe":  # the stage of the other direction is the mirror image
+            columns = [np.concatenate([each, each[:, ::-1]], axis=2) for each in columns]
+        return ChunkTimes(*columns)
+
     def _chunk_passes(self, parts: Mapping[str, Array], rows: Whole, kinds: Whole, chunk_count: int) -> Array:
         """Seconds of a pass through every chunk, (rows, stages, chunks), without sends."""
         divided = self.divided_forward_s if parts is self.forward else self.divided_backward_s
+        if parts is self.weight:
+            divided = divided_s(parts)
         stage_s, column = divided[:, rows], np.arange(len(rows))[:, None]
         if chunk_count == 1:
             chunk_s = stage_s[kinds, column][:, :, None].copy()

@@ -15,6 +15,7 @@
 | `broken_options` | the rules of such options, for one plan or many |
 | `STRATA` | bins of lengths of a stratified balance |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
+| `ZERO_BUBBLE` | the schedules in `PlanBatch.zero_bubble` |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `modules_of`, `outer_modules`, `absent_modules` | modules to recompute |
 | `recompute_code`, `in_order`, `recompute_problem` | of what is recomputed: code, order, fault |
@@ -95,6 +96,7 @@ from .plans import (
     RECOMPUTE,
     RULES,
     STRATA,
+    ZERO_BUBBLE,
     Plan,
     PlanBatch,
     PlanOptions,
@@ -150,6 +152,7 @@ __all__ = [
     "SHIPPED_PROFILES",
     "SHIPPED_SYSTEMS",
     "STRATA",
+    "ZERO_BUBBLE",
     "Attention",
     "AttentionKernel",
     "Cast",

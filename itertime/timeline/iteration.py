@@ -11,9 +11,10 @@ import numpy as np
 from itertime.costs import StageCosts, Workload, stage_costs
 from itertime.errors import UserError
 from itertime.io import write_text
+from itertime.schedule import SPLIT_SCHEDULES
 from itertime.spec import ModelSpec, Plan, PlanBatch, Profile, System, profile_of
 
-from .task_graph import Graph, StagePasses, add_pipeline
+from .task_graph import Graph, StagePasses, add_pipeline, add_split_pipeline
 
 STREAMS = ("compute", "network")
 MOST_TASKS = 1_000_000
@@ -81,9 +82,14 @@ def _add_passes_and_exchange(graph: Graph, plan: Plan, costs: StageCosts) -> lis
     gathers_overlap = plan.grad_overlap and costs.workload.framework.gather_overlap
     gathers = [gather / count] * count if gathers_overlap and gather else []
     reduces = [reduce / count] * count if overlapped and (reduce or kernels) else []
-    predecessors = [
-        add_pipeline(graph, _passes(costs), plan.microbatches, plan.schedule, gathers, reduces, kernels)
-    ]
+    if plan.schedule in SPLIT_SCHEDULES:
+        passes = _split_passes(costs, plan.schedule)
+        predecessors = add_split_pipeline(graph, passes, plan.microbatches, plan.schedule, gathers, reduces)
+    else:
+        passes = _passes(costs)
+        predecessors = [
+            add_pipeline(graph, passes, plan.microbatches, plan.schedule, gathers, reduces, kernels)
+        ]
     if reduces:
         predecessors.append(f"reduce {count - 1}")
     # What does not overlap follows the passes: kernels bucket by bucket, then one exchange of all gradients.
@@ -112,6 +118,18 @@ def _passes(costs: StageCosts) -> StagePasses:
         send_forward=times.send_forward[0].tolist(),
         send_backward=times.send_backward[0].tolist(),
         ahead=times.ahead[0].tolist() if costs.ahead else [],
+    )
+
+
+def _split_passes(costs: StageCosts, schedule: str) -> StagePasses:
+    times = costs.stage_times.split_chunks(schedule, np.array([0]))
+    assert times.weight is not None
+    return StagePasses(
+        forward=times.forward[0].tolist(),
+        backward=times.backward[0].tolist(),
+        send_forward=times.send_forward[0].tolist(),
+        send_backward=times.send_backward[0].tolist(),
+        weight=times.weight[0].tolist(),
     )
 
 

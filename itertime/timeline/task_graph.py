@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from itertime.schedule import input_of, place_of, units_of
+from itertime.schedule.zero_bubble import Pass, Unit
+
 Step = tuple[str, int, int]  # "forward" or "backward", chunk, micro-batch
 
 
@@ -105,7 +108,8 @@ class StagePasses:
     busy.
 
     `delay`: seconds from one stage to the next during which neither is busy. `ahead`: seconds of the backward
-    pass that a stage works before the gradients come; none without it.
+    pass that a stage works before the gradients come; none without it. `weight`: seconds of gradients of
+    weights, where these are passes of their own.
     """
 
     forward: list[list[float]]
@@ -114,10 +118,80 @@ class StagePasses:
     send_backward: list[list[float]]
     delay: float = 0.0
     ahead: list[list[float]] = field(default_factory=list)
+    weight: list[list[float]] | None = None
 
     def waiting(self, stage: int, chunk: int) -> float:
         """Seconds of a backward pass that wait for gradients."""
         return self.backward[stage][chunk] - (self.ahead[stage][chunk] if self.ahead else 0.0)
+
+
+def add_split_pipeline(
+    graph: Graph,
+    passes: StagePasses,
+    microbatches: int,
+    schedule: str,
+    gather: Sequence[float] = (),
+    reduce: Sequence[float] = (),
+) -> list[str]:
+    """`add_pipeline` under a schedule that splits backward passes; returns the last task of every device.
+
+    The first forward pass of a device that holds the model's first stage waits for `gather` buckets; along
+    the last pass of the first device, which gives gradients of weights, `reduce` buckets start.
+    """
+    devices, last_tasks = len(passes.forward), []
+    for device in range(devices):
+        units = units_of(schedule, device, devices, microbatches)
+        for number, unit in enumerate(units):
+            place = place_of(schedule, device, devices, unit[0].chunk)
+            name = ", ".join(_split_name(schedule, device, devices, each) for each in unit)
+            predecessors = _unit_inputs(schedule, device, devices, unit)
+            seconds = sum(_seconds_of(passes, device, each) for each in unit)
+            if number == 0 and place.position == 0 and gather:
+                _gather_along(graph, name, seconds, gather, device)
+            elif number == len(units) - 1 and device == 0 and reduce:
+                _reduce_along(graph, name, seconds, reduce, predecessors, {}, 0)
+            else:
+                graph.add(name, device, "compute", seconds, predecessors)
+            for each in unit if len(unit) > 1 else ():  # passes that run as one end together
+                graph.add(_split_name(schedule, device, devices, each), device, "compute", 0.0, [name])
+            send = sum(_send_of(passes, device, each) for each in unit)
+            sent_task = graph.add(f"send {name}", device, "compute", send, [name])
+            for each in unit if len(unit) > 1 else ():
+                sent = f"send {_split_name(schedule, device, devices, each)}"
+                graph.add(sent, device, "compute", 0.0, [sent_task])
+        last_tasks.append(sent_task)
+    return last_tasks
+
+
+def _split_name(schedule: str, device: int, devices: int, each: Pass) -> str:
+    place = place_of(schedule, device, devices, each.chunk)
+    direction = " back" if place.line else ""
+    return f"{each.kind} {place.position}.{each.microbatch}{direction}"
+
+
+def _unit_inputs(schedule: str, device: int, devices: int, unit: Unit) -> list[str]:
+    """The sends that bring the inputs of a unit from other devices, or from before on the same one."""
+    names = []
+    for each in unit:
+        place = place_of(schedule, device, devices, each.chunk)
+        source = input_of(each, place)
+        if source is None or (each.kind == "weight" and len(unit) > 1):
+            continue
+        kind, line, position, microbatch = source
+        names.append(f"send {kind} {position}.{microbatch}{' back' if line else ''}")
+    return names
+
+
+def _seconds_of(passes: StagePasses, device: int, each: Pass) -> float:
+    assert passes.weight is not None
+    kinds = {"forward": passes.forward, "backward": passes.backward, "weight": passes.weight}
+    return kinds[each.kind][device][each.chunk]
+
+
+def _send_of(passes: StagePasses, device: int, each: Pass) -> float:
+    if each.kind == "weight":
+        return 0.0
+    return (passes.send_forward if each.kind == "forward" else passes.send_backward)[device][each.chunk]
 
 
 def add_pipeline(
@@ -183,12 +257,14 @@ def _input(
     return [graph.add(arrival, position, arrival, delay, [f"send {source}"])]
 
 
-def _gather_along(graph: Graph, name: str, seconds: float, buckets: Sequence[float]) -> None:
+def _gather_along(graph: Graph, name: str, seconds: float, buckets: Sequence[float], device: int = 0) -> None:
     pieces = len(buckets)
     for piece, bucket in enumerate(buckets):
-        gather_task = graph.add(f"gather {piece}", 0, "network", bucket)
+        copy = f" on {device}" if device else ""
+        gather_task = graph.add(f"gather {piece}{copy}", device, "network", bucket)
         is_last = piece == pieces - 1
-        graph.add(name if is_last else f"{name} piece {piece}", 0, "compute", seconds / pieces, [gather_task])
+        piece_name = name if is_last else f"{name} piece {piece}"
+        graph.add(piece_name, device, "compute", seconds / pieces, [gather_task])
 
 
 def _reduce_along(

@@ -12,11 +12,12 @@
 | `optimizer_s` | seconds of the optimizer's step |
 | `once_s` | all parts of an iteration that occur once |
 | `expert_copies` | GPUs that share an expert's ZeRO shards |
+| `copies_of_states` | copies of a stage that share the optimizer's states |
 """
 
 from .compression import error_bytes
 from .gradients import Exchange, Sharded, sharded_s
-from .groups import expert_copies
+from .groups import copies_of_states, expert_copies
 from .local_steps import outer_state_bytes
 from .once import once_s
 from .optimizer import adam_states_bytes, optimizer_s, state_bytes
@@ -26,6 +27,7 @@ __all__ = [
     "Exchange",
     "Sharded",
     "adam_states_bytes",
+    "copies_of_states",
     "error_bytes",
     "expert_copies",
     "once_s",

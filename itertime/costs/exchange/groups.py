@@ -25,6 +25,15 @@ def expert_copies(plans: PlanBatch, group: Whole) -> Whole:
     return np.maximum(group * plans.tp // expert_spread(plans), 1)
 
 
+def copies_of_states(plans: PlanBatch) -> Array | float:
+    """Copies of a stage that share the optimizer's states, (plans,): the two of a plan whose micro-batches
+    enter at both ends, where ranks share them.
+    """
+    if not plans.splits_backward:
+        return 1.0
+    return np.where(plans.both_ways & plans.shards_optimizer, 2.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Shards:
     """Ranks that share one copy of the weights, of the gradients and of the optimizer's states, (plans,)."""

@@ -12,11 +12,12 @@ from itertime.costs.layer import Parts
 from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
-from itertime.spec import PlanBatch, stalled_sends
+from itertime.spec import PlanBatch, System, stalled_sends
 
 from .clipping import Clipping, clipping_s
 from .compression_kernels import compression_kernels_s
 from .gradients import Exchange, exchanges, exposed_s, of_division
+from .groups import gradient_bytes
 from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
 
@@ -37,6 +38,13 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     shared, experts = (
         parameters[kind, column] for parameters in partition.trained_parameters(workload.model)
     )
+    if plans.splits_backward:  # the mirror image of the first stage lies on its GPU
+        mirror = (parameters[LAST] for parameters in partition.trained_parameters(workload.model))
+        shared, experts = (
+            np.where(plans.both_ways, parameters + mirrored, parameters)
+            for parameters, mirrored in zip((shared, experts), mirror, strict=True)
+        )
+        layers = np.where(plans.both_ways, layers + partition.layers[LAST], layers)
     if not workload.model.lora_rank:
         shared = shared + partition.tables
     exchanged = _beside(workload, (layers, shared, experts), passes, waits)
@@ -52,7 +60,7 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
         once["compression_once"] = compression_kernels_s(workload, shared + experts)
     once |= {
         "dp_comm": exchanged.exposed,
-        "embedding_sync": _embedding_sync_s(workload),
+        "embedding_sync": _embedding_sync_s(workload) + _copies_sync_s(workload, shared + experts),
         **optimizer_s(workload, shared, experts, layers),
         "iteration_overhead": site.iteration_overhead_s
         + workload.framework.iteration_s
@@ -150,9 +158,29 @@ def _embedding_sync_s(workload: Workload) -> Array:
     plans, system = workload.plans, workload.system
     if not workload.model.tied_embeddings or workload.model.lora_rank or not any_of(plans.pp > 1):
         return np.zeros(len(plans))
+    nbytes = 2.0 * plans.width * workload.partition.table
+    seconds = all_reduce_s(nbytes, _both_ends(plans, system), workload.fabric)
+    apart = plans.pp > 1
+    if plans.splits_backward:
+        apart = apart & ~plans.v_shaped & ~plans.both_ways
+    return np.where(apart, seconds, 0.0)
+
+
+def _copies_sync_s(workload: Workload, parameters: Array) -> Array | float:
+    """Seconds to sum the gradients of two copies of `parameters` parameters, which lie on the GPUs of a stage
+    and of its mirror image; each rank sums what it owns, and gathers as much of the weights.
+    """
+    plans = workload.plans
+    if not (plans.splits_backward and plans.both_ways.any()):
+        return 0.0
+    nbytes = np.where(plans.both_ways, gradient_bytes(workload) * parameters / plans.optimizer_shards, 0.0)
+    seconds = all_reduce_s(nbytes, _both_ends(plans, workload.system), workload.fabric)
+    return np.where(plans.both_ways, seconds, 0.0)
+
+
+def _both_ends(plans: PlanBatch, system: System) -> Group:
+    """The GPUs of the first and the last stage of each pipeline."""
     domain = system.domain_gpus
     together = np.where(plans.next_stage * plans.pp > domain, 1, 2)
     stride = np.maximum(plans.next_stage * (plans.pp - 1) // domain, 1)
-    nbytes = 2.0 * plans.width * workload.partition.table
-    seconds = all_reduce_s(nbytes, Group(2, together, domain, stride), workload.fabric)
-    return np.where(plans.pp > 1, seconds, 0.0)
+    return Group(2, together, domain, stride)

@@ -63,7 +63,7 @@ from itertime.schedule import FIRST, LAST
 from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatch, PlanOptions
 
 from .compression_kernels import step_bytes
-from .groups import expert_copies, gradient_bytes, norm_sums_s
+from .groups import copies_of_states, expert_copies, gradient_bytes, norm_sums_s
 from .muon import KERNELS, UPDATE_BYTES, left_to_adam, orthogonal_s
 
 Parts = dict[str, Array]
@@ -148,7 +148,7 @@ def optimizer_s(workload: Workload, shared: Array, experts: Array, layers: Whole
     "optimizer", and for a plan that offloads it "optimizer_copies".
     """
     plans = workload.plans
-    owned = owned_parameters(plans, shared, experts)
+    owned = owned_parameters(plans, shared, experts) / copies_of_states(plans)
     if plans.options.compression in ONE_BIT:
         seconds = workload.profile.seconds(Elementwise(step_bytes(workload) * owned, "adam"))
         seconds = seconds / workload.system.site.hbm_fraction
@@ -204,6 +204,8 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     if plans.options.optimizer == "muon":
         kind = np.where(plans.pp == 1, LAST, FIRST)
         counts = workload.partition.counts[:, kind, np.arange(len(plans))]
+        if plans.splits_backward:
+            counts = np.where(plans.both_ways, counts + workload.partition.counts[:, LAST], counts)
         return seconds + np.where(owned > 0, orthogonal_s(workload, counts), 0.0)
     if plans.options.optimizer != "lamb":
         return seconds

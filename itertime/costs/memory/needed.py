@@ -31,6 +31,7 @@ from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.costs.balance import fullest
 from itertime.costs.exchange import (
     adam_states_bytes,
+    copies_of_states,
     error_bytes,
     expert_copies,
     outer_state_bytes,
@@ -138,7 +139,19 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     # A tied embedding is on both ends of the pipeline.
     ends = np.array([partition.table, np.zeros(len(workload)), partition.tables])
     in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    if workload.plans.splits_backward:
+        v_shaped, both_ways = workload.plans.v_shaped, workload.plans.both_ways
+        in_layers, experts = _mirrored(in_layers, both_ways), _mirrored(experts, both_ways)
+        ends[0] = np.where(v_shaped | both_ways, partition.tables, ends[0])
+        ends[2] = np.where(v_shaped, 0.0, ends[2])
     return in_layers, in_layers + ends, experts
+
+
+def _mirrored(stages: Array, both_ways: Flags) -> Array:
+    """Of the first, the second and the last stage, (3, plans): with those of the mirror image on the same GPU
+    where micro-batches enter at both ends; stages between the ends count as equal.
+    """
+    return np.where(both_ways, stages + stages[::-1], stages)
 
 
 def _at_its_fullest(workload: Workload) -> Workload:
@@ -153,7 +166,6 @@ def _at_its_fullest(workload: Workload) -> Workload:
 def _parts(workload: Workload) -> dict[str, Array]:
     """Bytes by part of the first, the second and the last stage, (3, plans)."""
     model, plans, partition = workload.model, workload.plans, workload.partition
-    layers = partition.layers[_STAGES]
     # This layer's weights and the next one's.
     weight = 2.0 * plans.width
     gathered = np.where(plans.gathers_weights, 2 * weight * _largest_layer(workload), 0.0)
@@ -164,27 +176,19 @@ def _parts(workload: Workload) -> dict[str, Array]:
     weights = _owned(workload, shared - narrow * in_layers, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
         shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
+        if plans.splits_backward:
+            shared, experts = _mirrored(shared, plans.both_ways), _mirrored(experts, plans.both_ways)
         weights = weights + _owned(workload, shared, experts, plans.weight_shards)
     optimizer, gradients = (
         _owned(workload, shared, experts, shards)
         for shards in (plans.optimizer_shards, plans.gradient_shards)
     )
-    kept_by_stage, live = np.zeros(layers.shape), np.zeros(layers.shape)
-    for form, count in zip(workload.forms, partition.counts[:, _STAGES], strict=True):
-        activations = activations_of(form)
-        kept_by_stage = kept_by_stage + activations.kept * count
-        # The last stage may have the head alone.
-        live = np.where(count > 0, np.maximum(live, activations.live), live)
-    if any_of(plans.offload_layers):
-        mean_layer = kept_by_stage / np.maximum(layers, 1)
-        kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
-        live = live + np.where(plans.offload_layers > 0, mean_layer, 0.0)  # of the layer being copied
-    held = (kept_by_stage + activations.given) * _in_flight(plans)
+    optimizer = optimizer / copies_of_states(plans)
+    held, live = _activations(workload)
     stepped = np.where(plans.offload_optimizer, 0.0, optimizer)  # on the GPU
     summed = 6.0 if workload.framework.gradient_copies else 4.0
     outer = outer_state_bytes(workload.outer)
-    logits = np.zeros(layers.shape)
-    logits[-1] = _logits(workload)
+    logits = _logits_by_stage(workload)
     return {
         "weights": weight * weights + gathered + casts,
         "gradients": np.where(plans.in_32_bit, 4.0, np.where(plans.fp32_gradients, summed, 2.0)) * gradients,
@@ -203,6 +207,41 @@ def _parts(workload: Workload) -> dict[str, Array]:
             0.0,
         ),
     }
+
+
+def _activations(workload: Workload) -> tuple[Array, Array]:
+    """Bytes of activations that stages hold for their micro-batches in flight, and of a layer that is
+    recomputed or copied, (3, plans) each.
+    """
+    plans, partition = workload.plans, workload.partition
+    layers = partition.layers[_STAGES]
+    kept_by_stage, live = np.zeros(layers.shape), np.zeros(layers.shape)
+    for form, count in zip(workload.forms, partition.counts[:, _STAGES], strict=True):
+        activations = activations_of(form)
+        kept_by_stage = kept_by_stage + activations.kept * count
+        # The last stage may have the head alone.
+        live = np.where(count > 0, np.maximum(live, activations.live), live)
+    if any_of(plans.offload_layers):
+        mean_layer = kept_by_stage / np.maximum(layers, 1)
+        kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
+        live = live + np.where(plans.offload_layers > 0, mean_layer, 0.0)  # of the layer being copied
+    if plans.splits_backward:  # half of the micro-batches are those of the mirror image
+        kept_by_stage = np.where(
+            plans.both_ways, _mirrored(kept_by_stage, plans.both_ways) / 2, kept_by_stage
+        )
+        live = np.where(plans.both_ways, np.maximum(live, live[::-1]), live)
+    return (kept_by_stage + activations.given) * _in_flight(plans), live
+
+
+def _logits_by_stage(workload: Workload) -> Array:
+    """Bytes of the logits on each stage, (3, plans)."""
+    plans = workload.plans
+    logits = np.zeros((3, len(workload)))
+    logits[-1] = _logits(workload)
+    if plans.splits_backward:  # the projection lies on the first GPU, or on those at both ends
+        logits[0] = np.where(plans.v_shaped | plans.both_ways, logits[-1], logits[0])
+        logits[-1] = np.where(plans.v_shaped, 0.0, logits[-1])
+    return logits
 
 
 def _logits(workload: Workload) -> Array:
@@ -230,8 +269,11 @@ def _adam_states(workload: Workload) -> Array | float:
     if plans.options.optimizer != "muon":
         return 0.0
     in_layers, with_ends, _ = _parameters(workload)
-    shared, experts = adam_states_bytes(workload, partition.counts[:, _STAGES], with_ends - in_layers)
-    return _owned(workload, shared, experts, plans.optimizer_shards)
+    counts = partition.counts[:, _STAGES]
+    if plans.splits_backward:
+        counts = np.where(plans.both_ways, counts + counts[:, ::-1], counts)
+    shared, experts = adam_states_bytes(workload, counts, with_ends - in_layers)
+    return _owned(workload, shared, experts, plans.optimizer_shards) / copies_of_states(plans)
 
 
 def _largest_layer(workload: Workload) -> Array:
@@ -279,9 +321,16 @@ def _in_flight(plans: PlanBatch) -> Array:
     Interleaved, stage i runs the forward passes of 2 (p - i - 1) + (v - 1) p chunks before the first backward
     pass, and holds one more (Megatron-LM, `num_warmup_microbatches`). The first stage thus holds
     1 + (p - 1) / (p v) times as many as in 1F1B (Korthikanti et al. 2022, section 4.2.3).
+
+    Schedules that split backward passes hold p on every stage, those of W that waits among them (Qi et al.
+    2024, table 2), and p + 1 where micro-batches enter at both ends (DeepSeek-V3, table 2).
     """
     position, chunks = _SECOND + _LAST_ONE * (plans.pp - 1), plans.interleave
     later = plans.pp - position
     warmup = 2 * (later - 1) + (chunks - 1) * plans.pp
     wanted = np.where(chunks > 1, (warmup + 1) / chunks, later)
-    return np.where(plans.gpipe, plans.microbatches, np.minimum(wanted, plans.microbatches))
+    in_flight = np.where(plans.gpipe, plans.microbatches, np.minimum(wanted, plans.microbatches))
+    if not plans.splits_backward:
+        return in_flight
+    held = np.minimum(np.where(plans.both_ways, plans.pp + 1, plans.pp), plans.microbatches)
+    return np.where(plans.zero_bubble > 0, held, in_flight)

@@ -11,6 +11,7 @@
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
+| `ZERO_BUBBLE` | the schedules in `PlanBatch.zero_bubble` |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
 | `MODULES`, `absent_modules` | modules to recompute: all, those that a model lacks |
@@ -32,7 +33,7 @@ from .plan import (
     Plan,
     RemainderChunks,
 )
-from .plan_batch import HABIT, PlanBatch
+from .plan_batch import HABIT, ZERO_BUBBLE, PlanBatch
 from .recompute import (
     MODULES,
     RECOMPUTE,
@@ -60,6 +61,7 @@ __all__ = [
     "RECOMPUTE",
     "RULES",
     "STRATA",
+    "ZERO_BUBBLE",
     "Plan",
     "PlanBatch",
     "PlanOptions",

@@ -9,6 +9,7 @@ import numpy as np
 
 from itertime.arrays import Whole
 from itertime.errors import UserError, quoted
+from itertime.schedule import MOST_PASSES, SPLIT_SCHEDULES
 from itertime.spec.model import ModelSpec
 
 from .option_rules import broken_options
@@ -43,7 +44,7 @@ class RemainderChunks:
 PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32")
 CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
-SCHEDULES = ("1f1b", "gpipe")
+SCHEDULES = ("1f1b", "gpipe", *SPLIT_SCHEDULES)
 SPLITS = ("even", "balanced", "compute", "ends", "remainder")
 CP_EXCHANGES = ("ring", "gather", "a2a")
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
@@ -75,6 +76,7 @@ class Plan:
     | field | meaning |
     |---|---|
     | `global_batch`, `micro_batch` | sequences |
+    | `schedule` | order of the passes, see below |
     | `interleave` | model chunks per stage (Narayanan et al., SC'21, section 2.2); 1 is plain 1F1B |
     | `recompute` | what the backward pass computes again, see below |
     | `zero_stage` | what is sharded: optimizer states (1), gradients (2), weights (3, like FSDP) |
@@ -109,6 +111,10 @@ class Plan:
     "selective" repeats only the attention core (Korthikanti et al. 2022), "elementwise" only norms and
     activations. "none" keeps everything. A list of modules with commas, like "layernorm,moe_act", repeats
     these, by the names of Megatron Core (`spec/plans/recompute.py`).
+
+    `schedule`: "1f1b" and "gpipe" run backward passes whole. "zb-h1", "zb-v" and "dualpipe" let gradients of
+    weights wait for bubbles (`schedule/zero_bubble.py`); "zb-v" has two chunks a device, "dualpipe" two
+    copies of the model, whose micro-batches enter at either end.
 
     `split`: "even" gives every stage the same number of layers. "balanced" does not require pp to divide the
     layers, and counts the embedding and the vocabulary projection as one layer each (DeepSpeed's
@@ -303,7 +309,11 @@ class Plan:
             ),
             (v > 1 and pp == 1, f"interleave={v}: needs pp > 1"),
             (v > 1 and self.split == "compute", f"interleave={v}: needs another split than compute"),
-            (v > 1 and self.schedule != "1f1b", f"interleave={v}: needs schedule=1f1b"),
+            (
+                v > 1 and self.schedule not in ("1f1b", "zb-v"),
+                f"interleave={v}: needs schedule=1f1b",
+            ),
+            *self._schedule_rules(model),
             (
                 v > 1 and self.split in ("even", "balanced") and layers % (pp * v) != 0,
                 f"interleave={v}: pp x interleave = {pp * v} must divide layers={layers}, "
@@ -312,7 +322,7 @@ class Plan:
             *self._chunk_rules(model),
             *self._stack_rules(model),
             (
-                v > 1 and self.microbatches % pp != 0,
+                v > 1 and self.schedule != "zb-v" and self.microbatches % pp != 0,
                 f"interleave={v}: pp={pp} must divide the {self.microbatches} micro-batches",
             ),
             (
@@ -367,6 +377,42 @@ class Plan:
                 not model.has_equal_stages(self.pp, self.interleave),
                 f"pp={self.pp}: the layers {between} must be of the same kinds, "
                 f"as with pp={', '.join(map(str, sizes))}",
+            ),
+        ]
+
+    def _schedule_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
+        """Rules of the schedules that split backward passes."""
+        name, options, m = f"schedule={self.schedule}", self.options, self.microbatches
+        if self.schedule in ("1f1b", "gpipe"):
+            return []
+        both_ways, v_shaped = self.schedule == "dualpipe", self.schedule == "zb-v"
+        passes = 3 * m * self.pp * self.interleave
+        return [
+            (self.pp == 1, f"{name}: needs pp > 1"),
+            (v_shaped and self.interleave != 2, f"{name}: needs interleave=2, the two chunks of a device"),
+            (
+                v_shaped and (self.split != "even" or model.layers % (2 * self.pp) != 0),
+                f"{name}: 2 x pp = {2 * self.pp} must divide layers={model.layers}, with split=even",
+            ),
+            (both_ways and self.pp % 2 != 0, f"{name}: pp={self.pp} must be even; take another pp"),
+            (
+                both_ways and (m % 2 != 0 or m < 2 * self.pp),
+                f"{name}: needs an even number of micro-batches, at least 2 x pp = {2 * self.pp}, not {m}; "
+                "take a smaller micro_batch or dp",
+            ),
+            (self.zero_stage > 1, f"{name}: needs zero_stage=0 or 1; weights stay on their stage"),
+            (
+                options.compression != "none" or options.clipping in ("before", "bucket"),
+                f"{name}: is not modelled with compression, nor with clipping=before or bucket; leave it out",
+            ),
+            (self.offload_layers > 0, f"{name}: is not modelled with offload_layers; leave it out"),
+            (
+                bool(model.lengths),
+                f"{name}: is not modelled for samples of different lengths; take schedule=1f1b",
+            ),
+            (
+                passes > MOST_PASSES,
+                f"{name}: {passes:,} passes are too many to step through; take a larger micro_batch or dp",
             ),
         ]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from itertime.arrays import Array, Flags, Whole
+from itertime.arrays import Array, Flags, Whole, any_of
+from itertime.schedule import SPLIT_SCHEDULES
 
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
 from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, Plan
@@ -21,7 +22,7 @@ MOST_KEYS = 2**62
 _NUMBERS = (
     *("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch", "interleave", "recompute", "zero_stage"),
     *("zero_group", "bucket_bytes", "precision", "etp", "tp_overlap", "cuda_graphs", "dispatcher"),
-    *("recompute_permille", "offload_layers", "cp_exchange"),
+    *("recompute_permille", "offload_layers", "cp_exchange", "zero_bubble"),
 )
 _SWITCHES = (
     *("sequence_parallel", "grad_overlap", "gpipe", "balanced", "fp32_gradients"),
@@ -34,6 +35,8 @@ _SAME = (
 )
 """Columns that hold the values of a plan's fields of the same names."""
 _TF32 = PRECISIONS.index("tf32")
+ZERO_BUBBLE = ("1f1b", *SPLIT_SCHEDULES)
+"""Schedules in `PlanBatch.zero_bubble`: the first has whole backward passes, the others split them."""
 HABIT = -1
 """Of `tp_overlap`: the framework decides."""
 
@@ -44,6 +47,7 @@ class PlanBatch:
 
     `cp_exchange`, `precision`, `cuda_graphs` and `dispatcher` hold indices into CP_EXCHANGES, PRECISIONS,
     CUDA_GRAPHS and DISPATCHERS, `recompute` one into RECOMPUTE or the `recompute_code` of modules.
+    `zero_bubble` is the place in ZERO_BUBBLE of a schedule that splits backward passes, 0 for others.
     `bucket_bytes` is 0 where a plan has None. `etp` is never unstated. `tp_overlap` is 0, 1 or HABIT.
     `recompute_permille` is `recompute_fraction` in thousandths. `rules` and `options` are no columns:
     all plans of a batch have the same.
@@ -81,6 +85,7 @@ class PlanBatch:
     offload_optimizer: Flags
     ends: Flags
     remainder: Flags
+    zero_bubble: Whole
     rules: str = DEFAULT_RULES
     options: PlanOptions = DEFAULT_OPTIONS
 
@@ -111,9 +116,24 @@ class PlanBatch:
         return (self.precision > 0) & ~self.in_32_bit
 
     @cached_property
+    def splits_backward(self) -> bool:
+        """Whether any plan's schedule splits backward passes."""
+        return any_of(self.zero_bubble)
+
+    @cached_property
+    def v_shaped(self) -> Flags:
+        """Whether a plan's first stage has the last chunk of the model too ("zb-v")."""
+        return np.equal(self.zero_bubble, ZERO_BUBBLE.index("zb-v")) & (self.pp > 1)
+
+    @cached_property
+    def both_ways(self) -> Flags:
+        """Whether a plan has two copies of the model, that of a stage and of its mirror image on each GPU."""
+        return np.equal(self.zero_bubble, ZERO_BUBBLE.index("dualpipe")) & (self.pp > 1)
+
+    @cached_property
     def recomputed_modules(self) -> tuple[int, ...]:
         """The values of `recompute` that name modules, each once."""
-        if (self.recompute < len(RECOMPUTE)).all():
+        if not any_of(self.recompute >= len(RECOMPUTE)):
             return ()
         return tuple(code for code in sorted(set(self.recompute.tolist())) if code >= len(RECOMPUTE))
 
@@ -269,7 +289,7 @@ class PlanBatch:
             **values,
             recompute=recompute_text(int(self.recompute[row])),
             zero_group=None if group == self.dp[row] * self.cp[row] else group,
-            schedule="gpipe" if self.gpipe[row] else "1f1b",
+            schedule="gpipe" if self.gpipe[row] else ZERO_BUBBLE[self.zero_bubble[row]],
             split=self._split(row),
             cp_exchange=CP_EXCHANGES[self.cp_exchange[row]],
             rank_order=RANK_ORDERS[int(self.pp_before_dp[row])],
@@ -312,6 +332,7 @@ def _numbers(plan: Plan) -> tuple[int, ...]:
         *(CUDA_GRAPHS.index(plan.cuda_graphs), DISPATCHERS.index(plan.dispatcher)),
         *(round(plan.recompute_fraction * 1000), plan.offload_layers),
         CP_EXCHANGES.index(plan.cp_exchange),
+        ZERO_BUBBLE.index(plan.schedule) if plan.schedule in ZERO_BUBBLE else 0,
     )
 
 

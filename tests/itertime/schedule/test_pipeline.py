@@ -1,5 +1,7 @@
 """The pipeline: known results, bounds, and the recurrence against the plain task graph."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,14 @@ from itertime.schedule.closed_forms import (
     middle_stages_s,
 )
 from itertime.schedule.recurrences import gpipe_s, interleaved_s, one_f_one_b_ahead_s, one_f_one_b_s
-from itertime.timeline.task_graph import Graph, StagePasses, add_pipeline, stage_order
+from itertime.schedule.zero_bubble import SPLIT_SCHEDULES, split_schedule_s, units_of
+from itertime.timeline.task_graph import (
+    Graph,
+    StagePasses,
+    add_pipeline,
+    add_split_pipeline,
+    stage_order,
+)
 from tests.effort import examples
 
 seconds = st.one_of(st.just(0.0), st.floats(0.01, 10))
@@ -324,6 +333,108 @@ def test_1f1b_holds_at_most_as_many_micro_batches_as_stages_remain():
             held += 1 if kind == "forward" else -1
             peak = max(peak, held)
         assert peak == 4 - stage
+
+
+def equal_stages_s(schedule, p, m, passes):
+    """Seconds with the same passes, F, B and W, of every chunk."""
+    chunks = np.ones((1, p, 1 if schedule == "zb-h1" else 2))
+    return split_schedule_s(schedule, *(seconds * chunks for seconds in passes), m)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (6, 14), (8, 20)])
+@pytest.mark.parametrize("passes", [(1, 1, 1), (2, 3, 1), (1, 2, 1.5), (3, 3, 2), (1, 1.5, 2), (2, 1, 3)])
+def test_schedules_that_split_backward_passes_have_the_bubbles_of_their_papers(p, m, passes):
+    """Equal stages. Qi et al. (2024), table 2, with (p - 1) max(F + B - W, B, F), where only W <= F and
+    B >= F are its case; DeepSeek-V3 (2024), table 2, (p / 2 - 1)(F&B + B - 3 W) with B + W as its B, where
+    F = B and W is no longer; the V (Qi et al., section 6) where all three are equal.
+    """
+    f, b, w = passes
+    found = equal_stages_s("zb-h1", p, m, passes).last[0] - m * (f + b + w)
+    assert found == pytest.approx((p - 1) * max(f + b - w, b, f))
+    both_ways = equal_stages_s("dualpipe", p, m, passes)
+    if f == b >= w:
+        bubble = (p / 2 - 1) * ((f + b + w) + (b + w) - 3 * w)
+        assert both_ways.last[0] - m * (f + b + w) == pytest.approx(bubble)
+        assert both_ways.last[0] == pytest.approx(both_ways.first[0])
+    if f == b == w:  # no device waits between its passes; the last one begins p - 1 passes late
+        v_shaped = equal_stages_s("zb-v", p, m, passes)
+        assert v_shaped.first[0] == pytest.approx(m * 6 * f)
+        assert v_shaped.last[0] == pytest.approx((m * 6 + p - 1) * f)
+
+
+def test_no_order_of_two_stages_beats_zb_h1_with_as_many_micro_batches_in_flight():
+    """Brute force: all orders of F, B and W on both devices, at most two micro-batches between F and W."""
+    passes, m = {"F": 1.0, "B": 1.0, "W": 1.0}, 3
+
+    def orders():
+        for order in set(itertools.permutations("FFFBBBWWW")):
+            held = [order[:n].count("F") - order[:n].count("W") for n in range(10)]
+            ahead = [order[:n].count("B") - order[:n].count("W") for n in range(10)]
+            kept = [order[:n].count("F") - order[:n].count("B") for n in range(10)]
+            if min(ahead) >= 0 and min(kept) >= 0 and max(held) <= 2:
+                yield order
+
+    def total_s(first, second):
+        ends, free, heads, queues = {}, [0.0, 0.0], [0, 0], (first, second)
+        while heads != [9, 9]:
+            before = list(heads)
+            for device, queue in enumerate(queues):
+                while heads[device] < 9:
+                    kind = queue[heads[device]]
+                    number = queue[: heads[device]].count(kind)
+                    needs = {"F": ("F", 0), "B": ("B", 1), "W": ("B", device)}[kind]
+                    has_input = (device, kind) in ((0, "F"), (1, "B"))
+                    source = None if has_input else (*needs, number)
+                    if source is not None and source not in ends:
+                        break
+                    free[device] = max(free[device], ends.get(source, 0.0)) + passes[kind]
+                    ends[kind, device, number] = free[device]
+                    heads[device] += 1
+            if heads == before:
+                return np.inf
+        return max(free)
+
+    found = list(orders())
+    best = min(total_s(first, second) for first in found for second in found)
+    assert equal_stages_s("zb-h1", 2, m, (1, 1, 1)).last[0] == best == 3 * m + 1
+
+
+@given(st.sampled_from(SPLIT_SCHEDULES), st.integers(1, 3), st.integers(0, 6), st.integers(0, 2**32))
+@settings(max_examples=examples(60), deadline=None)
+def test_schedules_that_split_backward_passes_equal_the_task_graph(schedule, pairs, extra, seed):
+    """For one plan and for several at once, whatever each chunk takes."""
+    p = 2 * pairs
+    m = 2 * p + 2 * extra if schedule == "dualpipe" else 1 + extra
+    rng = np.random.default_rng(seed)
+    chunks = 1 if schedule == "zb-h1" else 2
+    forward, backward, weight = rng.choice([0.5, 1, 2.5], (3, 2, p, chunks)) * rng.random((3, 2, p, chunks))
+    together = split_schedule_s(schedule, forward, backward, weight, m)
+    for row in range(2):
+        lists = [seconds[row].tolist() for seconds in (forward, backward, weight)]
+        nothing = [[0.0] * chunks] * p
+        graph = Graph()
+        last = add_split_pipeline(
+            graph, StagePasses(*lists[:2], nothing, nothing, weight=lists[2]), m, schedule
+        )
+        times = graph.run()
+        expected = max(end for _, end in times.values()), times[last[0]][1]
+        alone = split_schedule_s(
+            schedule, *(seconds[row : row + 1] for seconds in (forward, backward, weight)), m
+        )
+        assert (alone.last[0], alone.first[0]) == pytest.approx(expected, rel=1e-9)
+        assert together.last[row] == pytest.approx(alone.last[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(("schedule", "held"), [("zb-h1", 6), ("zb-v", 12), ("dualpipe", 7)])
+def test_devices_hold_as_many_micro_batches_as_memory_charges(schedule, held):
+    """From their forward pass until their gradients of weights: p, in halves of a stage, and p + 1."""
+    peaks = []
+    for device in range(6):
+        passes = [each for unit in units_of(schedule, device, 6, 24) for each in unit]
+        assert len(passes) == len(set(passes)) == 3 * 24 * (2 if schedule == "zb-v" else 1)
+        steps = [{"forward": 1, "backward": 0, "weight": -1}[each.kind] for each in passes]
+        peaks.append(max(np.cumsum(steps)))
+    assert max(peaks) == held
 
 
 def test_tasks_in_a_circle_are_an_error_not_an_endless_loop():

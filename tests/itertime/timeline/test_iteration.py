@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from itertime import ModelSpec, Plan, PlanBatch, evaluate, load_model, load_system, predict
 from itertime.cli import main
 from itertime.errors import UserError
+from itertime.schedule import SPLIT_SCHEDULES
 from itertime.spec import RECOMPUTE, PlanOptions, Site, System, parse_options, profile_of
 from itertime.spec.plans import CUDA_GRAPHS, DISPATCHERS
 from itertime.spec.plans.plan import CP_EXCHANGES, RANK_ORDERS
@@ -40,7 +41,11 @@ SYSTEMS["oversubscribed"] = replace(
     site=Site(launch_s=1e-4),  # binds in some passes of some plans
 )
 VALUES = yaml.safe_load(Path(__file__).with_name("drawn_values.yaml").read_text(encoding="utf-8"))
-VALUES["plan"] |= {"recompute": RECOMPUTE, "dispatcher": DISPATCHERS, "cuda_graphs": CUDA_GRAPHS}
+VALUES["plan"] |= {
+    "recompute": (*RECOMPUTE, "layernorm,mlp", "moe_act,shared_experts"),
+    "dispatcher": DISPATCHERS,
+    "cuda_graphs": CUDA_GRAPHS,
+}
 VALUES["plan"] |= {"cp_exchange": CP_EXCHANGES, "rank_order": RANK_ORDERS}
 MODELS, PLANS = (
     st.fixed_dictionaries({field: st.sampled_from(values) for field, values in VALUES[kind].items()})
@@ -76,8 +81,12 @@ def runs(draw):
         "zero_stage": draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
         "split": draw(st.sampled_from([even, "ends", "remainder"] + ["compute"] * (interleave == 1))),
     }
-    if interleave > 1:
+    if values["schedule"] == "zb-v" and model.layers % (2 * pp) == 0:
+        values |= {"interleave": 2, "split": "even"}
+    elif interleave > 1:
         values["schedule"] = "1f1b"
+    if values["schedule"] in SPLIT_SCHEDULES:
+        values |= {"zero_stage": min(values["zero_stage"], 1), "offload_layers": 0}
     if model.attention == "core":
         values["cp"] = 1
     if model.experts == 1 or dp <= 2:
@@ -169,7 +178,8 @@ def options(draw) -> PlanOptions:
     """Options that keep the rules among themselves; those with the plan are the test's business."""
     found: dict[str, object] = {
         "clipping": draw(st.sampled_from(["after", "none", "before", "bucket"])),
-        "optimizer": draw(st.sampled_from(["adam", "adamw", "fused-adam", "lamb", "came", "sgd"])),
+        "optimizer": draw(st.sampled_from(["adam", "adamw", "fused-adam", "lamb", "came", "sgd", "muon"])),
+        "loss_chunks": draw(st.sampled_from([1, 4])),
     }
     batching = draw(st.sampled_from(["padded", "longest", "unpadded", "packed"]))
     if batching in ("longest", "unpadded"):
@@ -192,6 +202,9 @@ def options(draw) -> PlanOptions:
         found |= dict(
             zip(SHARDS, draw(st.sampled_from([(1, 1, 4), (1, 2, 8), (2, 2, 4), (4, 4, 4)])), strict=True)
         )
+    if found["optimizer"] in ("adam", "sgd", "muon") and found["compression"] not in ONE_BIT:
+        found["moments"] = draw(st.sampled_from(["fp32", "bf16", "int8"]))
+        found["master_weights"] = draw(st.booleans())
     found["quantized_weights"] = draw(st.booleans())
     found["secondary_shards"] = draw(st.sampled_from([None, 2]))
     found["attention_precision"] = draw(st.sampled_from(["bf16", "bf16", "fp8"]))
@@ -204,6 +217,7 @@ def optioned_runs(draw) -> tuple[ModelSpec, Plan, System]:
     chosen = draw(options())
     gathers = chosen.weight_shards is None or chosen.weight_shards > 1
     whole = chosen.compression in (*ONE_BIT, "topk", "powersgd")
+    wide_states = chosen.moments == "fp32" and chosen.master_weights
     stage = 0 if whole else draw(st.sampled_from([0, 1, 2, 3]))
     if not (gathers and (stage == 3 or chosen.weight_shards)):
         chosen = replace(chosen, quantized_weights=False, secondary_shards=None)
@@ -223,7 +237,7 @@ def optioned_runs(draw) -> tuple[ModelSpec, Plan, System]:
         grad_overlap=draw(st.booleans()),
         bucket_bytes=draw(st.sampled_from([None, 25_000_000])),
         fp32_gradients=draw(st.booleans()),
-        offload_optimizer=draw(st.booleans()) and chosen.optimizer == "adam" and not whole,
+        offload_optimizer=draw(st.booleans()) and chosen.optimizer == "adam" and not whole and wide_states,
         cuda_graphs=draw(st.sampled_from(["none", "full"])),
         cp=draw(st.sampled_from([1, 1, 2])) if chosen.batching == "padded" else 1,
         prefetch=draw(st.booleans()),
@@ -250,9 +264,10 @@ def test_prediction_with_options_equals_the_task_graph(run: tuple[ModelSpec, Pla
 def test_no_option_is_missing_here() -> None:
     """An option that is added has to be drawn above; ranks and densities of a compression are numbers."""
     numbers = {"compression_rank", "compression_density", "momentum_steps", "variance_steps"}
+    numbers |= {"newton_schulz_steps"}
     drawn = {"clipping", "optimizer", "batching", "balance", "workers", "local_steps", "outer", "compression"}
     drawn |= {"warmup_share", "quantized_weights", "secondary_shards", *SHARDS}
-    drawn |= {"attention_precision", "activation_inputs"}
+    drawn |= {"attention_precision", "activation_inputs", "loss_chunks", "moments", "master_weights"}
     assert {field.name for field in fields(PlanOptions)} == drawn | numbers
 
 
