@@ -71,12 +71,14 @@ __all__ = list(_HOMES)
 
 
 def __dir__() -> list[str]:
-    """The public names, before and after their first use."""
-    return sorted({*globals(), *__all__, _CALLABLE})
+    """The public names."""
+    return sorted([*__all__, _CALLABLE, "__version__"])
 
 
 def __getattr__(name: str) -> object:
     """Import on first use, so that `clustersim --help` does not wait for pandas."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("clustersim")
     if name == _CALLABLE:
         return import_module(f"clustersim.{name}")
     if name not in _HOMES:

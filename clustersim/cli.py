@@ -51,9 +51,18 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "serve": serve.serve,
     },
 }
+_SEVERAL_POLICIES = ("compare", "demo")
+
+
+def _plural(option: str) -> str:
+    """The name of an option of a command that takes several policies, where `run` takes one."""
+    return "policies" if option == "policy" else option
+
+
 for panel, commands in _PANELS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel, epilog=epilog_of(name))(command)
+        settings = {"token_normalize_func": _plural} if name in _SEVERAL_POLICIES else None
+        app.command(name, rich_help_panel=panel, epilog=epilog_of(name), context_settings=settings)(command)
 trace.app.command("calendar")(calendar.calendar)
 app.add_typer(trace.app, name="trace", rich_help_panel="Traces and policies")
 app.add_typer(site.app, name="site", rich_help_panel="Compare with a real cluster")

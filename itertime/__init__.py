@@ -64,11 +64,13 @@ if TYPE_CHECKING:
 else:
 
     def __dir__() -> list[str]:
-        """The public names, before and after their first use."""
-        return sorted({*globals(), *__all__})
+        """The public names."""
+        return sorted([*__all__, "__version__"])
 
     def __getattr__(name: str) -> object:
         """Import on first use, so that the commands' --help does not wait for numpy."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("clustersim")
         if name not in _HOMES:
             raise AttributeError(f"module 'itertime' has no attribute {name!r}")
         value = getattr(import_module(_HOMES[name]), name)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 _LONGEST = 60  # characters of a value in a message
 _LARGEST_BITS = 200  # of an integer that is written out
@@ -98,11 +99,20 @@ class UserError(Exception):
 
 
 class UnknownName(UserError):
-    """A name that is not in a catalogue; the message lists close matches, else all known names."""
+    """A name that is not in a catalogue; the message lists close matches, else all known names.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]):
+    `synonyms`: words that people use for names of the catalogue, in lower case, with these names.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        known: Iterable[str],
+        synonyms: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ):
         names, name = sorted(known), str(name)
-        close = difflib.get_close_matches(name[:_LONGEST], names, n=3, cutoff=0.5)
+        close = _close_names(name[:_LONGEST], names, synonyms)
         hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
         super().__init__(f"unknown {kind} {quoted(name)}; {hint}")
         self.kind, self.name, self.known = kind, name, names
@@ -110,6 +120,17 @@ class UnknownName(UserError):
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
         """Pickle the arguments: by default an exception is pickled with its message alone."""
         return type(self), (self.kind, self.name, self.known)
+
+
+def _close_names(name: str, names: Sequence[str], synonyms: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """The names that a user may have meant: those of a synonym, those that differ in case alone, or those
+    that are written alike.
+    """
+    lower = name.lower()
+    if lower in synonyms:
+        return [known for known in synonyms[lower] if known in names]
+    same = [known for known in names if known.lower() == lower]
+    return same or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
 
 
 class TableError(UserError):

@@ -51,6 +51,11 @@ def run(trace: TraceFile, options: RunOptions, output: RunOutput, policy: Policy
     from .output.terminal import progress_of
 
     name = policy_or_that_of_site(policy, options)
+    if "," in name and ".py:" not in name:
+        raise UserError(
+            f"--policy {name}: run takes one policy; "
+            f"clustersim compare {trace} --policies {name} takes several"
+        )
     config = options.config(name)
     jobs = Trace.read(trace, config.table, config.model_path)
     warn_of_missing_names(config.site, jobs.jobs)

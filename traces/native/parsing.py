@@ -188,6 +188,11 @@ def _check_header(table: Table) -> None:
     missing = _missing(columns)
     if not unknown and not missing:
         return
+    if not any(name in COLUMNS or "job_id" in name for name in columns):
+        raise TableError(
+            f"{where}: has no column of a trace, which has job_id, submit_s and more (docs/traces.md); "
+            f"the log of a scheduler becomes a trace by `clustersim trace import {table.path} -o jobs.csv`"
+        )
     all_known = f"; known: {', '.join(sorted(COLUMNS))}"
     hints = [str(UnknownName("column", shown(name), COLUMNS)) for name in unknown[:_MOST_NAMED]]
     hints = [hint.removesuffix(all_known) for hint in hints]

@@ -198,12 +198,17 @@ NoReport = Annotated[
 PolicyName = Annotated[
     str | None,
     typer.Option(
+        "--policy",
         help="A registered policy, or file.py:Class. Needed, unless --site states one: slurm.",
         autocompletion=completion.policy,
     ),
 ]
 PolicyNames = Annotated[
-    str, typer.Option(help="Policies, separated by commas.", autocompletion=completion.policies)
+    str,
+    typer.Option(
+        help="Policies, separated by commas.",
+        autocompletion=completion.policies,
+    ),
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; by default one per processor.")]
 

@@ -26,6 +26,25 @@ __all__ = ["PolicyInfo", "algorithm_of", "find_policy", "list_policies", "make_p
 
 GROUP = "clustersim.schedulers"
 _HERE = str(Path(__file__).parent)
+_SYNONYMS = {
+    "backfill": ("easy", "conservative", "slurm"),
+    "backfilling": ("easy", "conservative", "slurm"),
+    "fcfs": ("fifo",),
+    "sjf-preemptive": ("srtf",),
+    "spt": ("sjf",),
+    "vtrain": ("vtrain-aware",),
+    "volcano": ("drf", "quota"),
+    "kueue": ("quota",),
+    "yarn": ("drf", "quota"),
+    "gavel": ("gavel-max-min", "gavel-ftf", "gavel-throughput"),
+    "fair": ("max-min", "themis", "gavel-ftf"),
+    "fairshare": ("multifactor", "slurm", "max-min"),
+    "priority": ("multifactor", "slurm"),
+    "preemptive": ("srtf", "las", "tiresias"),
+    "elastic": ("elasticflow", "vtrain-aware", "pollux", "afs"),
+    "deadline": ("edf", "edf-admission", "elasticflow"),
+}
+"""Words that people use for policies, and the policies that they may mean."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,7 @@ def find_policy(name: str) -> type[Scheduler]:
         return _from_file(name)
     entries = _registered()
     if name not in entries:
-        raise UnknownName("policy", name, entries)
+        raise UnknownName("policy", name, entries, _SYNONYMS)
     try:
         cls = entries[name].load()
     except (Exception, SystemExit) as error:  # a plug-in may raise anything

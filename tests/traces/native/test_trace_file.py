@@ -146,7 +146,7 @@ def test_a_bad_cell_of_parquet_is_named_by_its_row(
         (b"\x1f\x8b\x08junk", ["damaged gzip file"]),
         (gzip.compress(RIGID.encode() * 999)[:-20], ["damaged gzip file"]),
         (b"PAR1" + bytes(50), ["is not a Parquet file that can be read"]),
-        (b"\x00\x01\x02\x03", ["1: unknown column"]),
+        (b"\x00\x01\x02\x03", ["1: has no column of a trace"]),
     ],
 )
 def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, expected: list[str]) -> None:
