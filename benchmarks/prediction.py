@@ -42,7 +42,10 @@ KINDS: dict[str, dict[str, object]] = {
     "unpadded": {"tp": 1, "pp": 1, "grad_overlap": True, "options": PlanOptions(batching="unpadded")},
     "balanced": {
         "tp": 1, "pp": 1, "grad_overlap": True,
-        "options": PlanOptions("unpadded", "stratified-exchanged", "bucket", "fused-adam", "fp16"),
+        "options": PlanOptions(
+            batching="unpadded", balance="stratified-exchanged", clipping="bucket", optimizer="fused-adam",
+            compression="fp16",
+        ),
     },
 }  # fmt: skip
 USUAL = "megatron-145.6b", "dgx-a100-80gb"
