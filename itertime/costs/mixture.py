@@ -59,7 +59,7 @@ _GROUP_CALLS = 0.25
 _BIAS_KERNELS, _BIAS_BACKWARD, _BIAS_ONCE = 2, 4, 2
 # Time of eager memory-bound kernels over the profile's: `elementwise_multiplier` of the framework eager.
 _EAGER = 1.67
-_ALL_TO_ALL = DISPATCHERS.index("alltoall")
+_ALL_TO_ALL, _HYBRIDEP = DISPATCHERS.index("alltoall"), DISPATCHERS.index("hybridep")
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,10 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
     copies it for its experts in a kernel of its own (Zhao et al., DeepEP, 2025; `permute` of its branch
     hybrid-ep).
 
+    Below 16 bit, experts of Transformer Engine copy what arrived to full multiples of rows, and results back,
+    with a kernel each in either pass (`Fp8Padding`, `Fp8Unpadding` of Megatron Core's `TEGroupedMLP`). The
+    permutation of HybridEP makes such rows itself (its `pad_multiple`).
+
     An expert's second bias is weighted by the router's scores. Megatron Core's `_apply_bias` does so expert
     by expert in eager code: bias times scores, a 32-bit tensor, the sum, the join and a cast, 28 bytes an
     element; backward both casts, and for bias and scores a product and its sum each, 40.
@@ -168,6 +172,10 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
         Kernel("elementwise", moved, moved, 2, routes=True, module="moe"),
         Kernel("elementwise", sorted_again, sorted_again, 2, routes=True, module="moe"),
     ]
+    pads = workload.framework.keeps_casts & plans.below_16_bit & (plans.dispatcher != _HYBRIDEP)
+    if any_of(pads):
+        padded = np.where(pads, 4.0 * arrived * h, 0.0)
+        kernels.append(Kernel("elementwise", padded, padded, 2))
     if model.biases:
         biased = _EAGER * arrived * h
         kernels.append(Kernel("elementwise", 28 * biased, 40 * biased, module="moe"))
