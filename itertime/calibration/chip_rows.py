@@ -18,7 +18,7 @@ from itertime.errors import UserError
 from itertime.io import shown
 from itertime.spec import ModelSpec, System, load_model, load_system, profile_of
 
-from .conventions import accelerator_of, published_names, scaled_model, unknown_layers
+from .conventions import CONVENTIONS, accelerator_of, published_names, scaled_model, unknown_layers
 from .named_rows import Cells, cells_of
 
 RATES = ("iteration_s", "tokens_per_s", "tflops")
@@ -98,6 +98,7 @@ def _model_of(name: str) -> ModelSpec:
     scaled = scaled_model(plain)
     if scaled is not None:
         return scaled
+    plain = CONVENTIONS.benchmark_names.get(plain.lower(), plain)
     names = () if unknown_layers(plain) else published_names(plain)
     shipped = [shipped for shipped in names if len(names) == 1 or len(shipped) <= len(plain)]
     if not shipped:
@@ -174,8 +175,9 @@ def _batch(row: Cells, model: ModelSpec, dp: int, pp: int, assumed: list[str]) -
     if row["global_batch"]:
         return int(row["global_batch"])
     if row["iteration_s"] and row["tokens_per_s"]:
-        tokens = row["iteration_s"] * row["tokens_per_s"] * row["chips"]
-        return max(round(tokens / model.seq_len), 1)
+        batch = row["iteration_s"] * row["tokens_per_s"] * row["chips"] / model.seq_len
+        step = dp if batch >= dp else 1  # rates are rounded, and replicas get equal shares
+        return max(round(batch / step), 1) * step
     if pp > 1:
         assumed.append(f"global_batch: {_WAVES} micro-batches a stage")
         return dp * _WAVES * pp

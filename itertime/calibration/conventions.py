@@ -85,6 +85,7 @@ class Conventions:
     chips: dict[str, Chip]
     accelerators: dict[str, Accelerator]
     scaled_models: dict[str, dict[str, Any]]
+    benchmark_names: dict[str, str]
     precisions: dict[str, str]
     software: dict[str, str]
     bert: BertConventions
