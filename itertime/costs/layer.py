@@ -35,9 +35,11 @@ from itertime.spec import (
     modules_of,
     outer_modules,
 )
+from itertime.spec.layers import mixer_shapes
 
 from .linear import Linear, linear_s
 from .memory_bound import MemoryBound, memory_bound_s, residual_s
+from .mixers import recurrence_kernels, recurrence_s
 from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
 from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
@@ -100,7 +102,7 @@ def _layer_costs(
     forward["tp_comm"], backward["tp_comm"] = (
         exposed_share * seconds for seconds in tensor_parallel_s(workload, reduced)
     )
-    if model.attention != "core" and any_of(plans.cp > 1):
+    if model.attends and model.attention != "core" and any_of(plans.cp > 1):
         attention = forward["attention"], backward["attention"]
         forward["cp_comm"], backward["cp_comm"] = context_parallel_s(workload, attention)
     repeated_s = sum(forward.values(), np.zeros(len(plans)))
@@ -149,7 +151,7 @@ def _kernel_parts(
         "attention": core[1],
         "elementwise": memory.backward + linear.casts_backward,
     }
-    if workload.plans.options.attention_precision == "fp8":
+    if workload.plans.options.attention_precision == "fp8" and workload.model.attends:
         casts = _attention_casts_s(workload)
         forward["elementwise"] = forward["elementwise"] + casts[0]
         backward["elementwise"] = backward["elementwise"] + casts[1]
@@ -260,11 +262,11 @@ def _module_parts(
     """
     model, kernels = workload.model, memory.modules
     parts = {"core_attn": repeatable.core, "layernorm": kernels["layernorm"]}
-    if model.latent_kv:
+    if model.latent_kv and model.attends:
         rotary = kernels.get("mla_up_proj", 0.0)
         parts["mla_up_proj"] = linear.module_s(workload, "mla_up_proj") + rotary
     mlp = "mlp" if experts is None else "shared_experts"
-    if experts is None or model.shared_ffn_hidden:
+    if model.common_width:
         parts[mlp] = linear.module_s(workload, mlp) + kernels[mlp] + repeatable.reduced
     if experts is not None:
         parts["moe_act"] = kernels["moe_act"]
@@ -366,12 +368,12 @@ def _ending_s(workload: Workload, repeatable: _Repeatable) -> Array:
 
 
 def _core_of_forms(forms: Sequence[Workload]) -> list[tuple[Array, Array]]:
-    """`_core_attention_s` of each form, computed once for all that have the same attention."""
+    """`_core_attention_s` of each form, or `recurrence_s`, computed once for all that have the same."""
     seconds: dict[tuple[int, ...], tuple[Array, Array]] = {}
     for form in forms:
         shape = form.model.attention_shape
         if shape not in seconds:
-            seconds[shape] = _core_attention_s(form)
+            seconds[shape] = _core_attention_s(form) if form.model.attends else recurrence_s(form)
     return [seconds[form.model.attention_shape] for form in forms]
 
 
@@ -473,12 +475,12 @@ def _module_kernels(model: ModelSpec, plans: PlanBatch, core: int, module: str) 
         case "shared_experts":
             return shared
         case "mlp" if not mixture:
-            return mlp
+            return mlp if model.mlp else np.zeros(len(plans), dtype=int)
     count = {
         "core_attn": core,
-        "layernorm": 2,
+        "layernorm": model.additions,
         "moe_act": int(mixture),
-        "mla_up_proj": 3 * (model.latent_kv > 0),
+        "mla_up_proj": 3 * (model.latent_kv > 0 and model.attends),
     }
     return np.full(len(plans), count.get(module, 0))
 
@@ -493,7 +495,7 @@ def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Wh
     `expert_kernel_counts` adds those of a mixture.
     """
     matrices, around = _kernel_groups(model)
-    core, core_back = 1, 1
+    core, core_back = (1, 1) if model.attends else recurrence_kernels(model)
     if model.attention == "core":
         dropout = 1 if model.dropout else 0
         core, core_back = 5 + dropout, 8 + dropout  # two and four GEMMs, two copies, softmax
@@ -511,7 +513,15 @@ def _kernel_groups(model: ModelSpec) -> tuple[int, int]:
     """GEMMs with weights of a layer's forward pass, and memory-bound kernels around them and attention."""
     matrices = 5 if model.gated_mlp else 4
     around = model.norms_per_layer + (4 if model.positions == "rotary" else 3) + 2 * model.qk_norm
-    if model.latent_kv:  # two matrices for keys and values, one or two for queries, in place of one for all
+    if not (model.attends and model.mlp):
+        of_mlp = (matrices - 2, 1) if model.mlp else (0, 0)
+        of_mixer = 2 * model.attends or len(mixer_shapes(model))
+        positions = (model.positions == "rotary") + 2 * model.qk_norm if model.attends else 0
+        matrices = of_mixer + of_mlp[0]
+        around = model.norms_per_layer + model.additions + of_mlp[1] + positions
+    around += model.output_gate and model.attends
+    # Two matrices for keys and values, one or two for queries, in place of one for all.
+    if model.latent_kv and model.attends:
         matrices, around = matrices + (3 if model.latent_q else 2), around + (2 if model.latent_q else 1)
     if model.experts > 1:
         matrices, around = matrices - (3 if model.gated_mlp else 2), around - 1  # the MLP

@@ -9,8 +9,10 @@ import numpy as np
 
 from itertime.arrays import Array
 from itertime.spec import PRECISIONS, Cast, Gemm, ModelSpec
+from itertime.spec.layers import mixer_shapes
 
 from .kernel_times import KernelTimes
+from .mixers import mixer_gemms
 from .partition import Workload
 
 Shape = tuple[Array, Array, Array]
@@ -109,29 +111,33 @@ def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:
     compression, the gate.
     """
     model, reads = workload.model, np.ones(len(matrices))
-    if model.latent_kv:
+    if model.latent_kv and model.attends:
         reads[1] = 0.0
-    if model.gated_mlp and (model.experts == 1 or model.shared_ffn_hidden):
+    if model.gated_mlp and model.common_width:
         reads[-2] = 0.0
     return reads
 
 
 def linear_gemms(workload: Workload) -> list[Shape]:
     """m, n and k of every matrix, (plans,) each, on one rank: fused QKV, or those of compressed keys and
-    values; projection; MLP up (two if gated), down. In a mixture the MLP is the one that every token passes.
+    values, or of another mixer; projection; MLP up (two if gated), down. In a mixture the MLP is the one that
+    every token passes.
     """
     model, plans = workload.model, workload.plans
     h, tp, tokens = model.hidden, plans.tp, workload.tokens
     wide = np.full(len(plans), float(h))
     projection = (tokens, wide, model.v_hidden / tp)
-    if model.latent_kv:
+    if not model.attends:
+        shapes = mixer_gemms(workload)
+    elif model.latent_kv:
         shapes = [*_latent_gemms(workload), projection]
     else:
         qkv = model.q_hidden / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
+        if model.output_gate:
+            qkv = qkv + model.v_hidden / tp
         shapes = [(tokens, qkv, wide), projection]
-    ffn = model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
-    if ffn:
-        f = ffn / tp
+    if model.common_width:
+        f = model.common_width / tp
         shapes += [*[(tokens, f, wide)] * (2 if model.gated_mlp else 1), (tokens, wide, f)]
     return shapes
 
@@ -139,9 +145,11 @@ def linear_gemms(workload: Workload) -> list[Shape]:
 def matrix_modules(model: ModelSpec) -> list[str]:
     """For each matrix of `linear_gemms` the module that repeats its product; "" for none."""
     attention = ["", ""]  # queries, keys and values; projection
-    if model.latent_kv:  # compressed keys and values, and queries; what expands them; projection
+    if not model.attends:
+        attention = [""] * len(mixer_shapes(model))
+    elif model.latent_kv:  # compressed keys and values, and queries; what expands them; projection
         attention = ["", *([""] if model.latent_q else []), "mla_up_proj", "mla_up_proj", ""]
-    if model.experts > 1 and not model.shared_ffn_hidden:
+    if not model.common_width:
         return attention
     module = "shared_experts" if model.experts > 1 else "mlp"
     return [*attention, *[module] * (3 if model.gated_mlp else 2)]

@@ -58,7 +58,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     model, plans = workload.model, workload.plans
     t, tokens, fuses = 1.0 * plans.tp, workload.tokens, workload.framework.fused_operations
     width = _width(workload)
-    middle = tokens * (model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden) / t
+    middle = tokens * model.common_width / t
     keys = tokens * model.key_width / t
     queries = tokens * model.query_width / t
     joined = queries + (keys + tokens * model.v_hidden / t if model.latent_kv else 2 * keys)
@@ -76,10 +76,10 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
     kernels = [
         Kernel(norm, 4 * width, 6 * width, model.norms_per_layer, width=model.hidden, module="layernorm"),
-        _residual(workload, 2),
-        activation,
+        _residual(workload, model.additions),
+        *([activation] if model.mlp else []),
         # Joins the gradients of queries, keys and values.
-        Kernel("elementwise", nothing, 4 * joined),
+        *([Kernel("elementwise", nothing, 4 * joined)] if model.attends else []),
         Kernel("elementwise", nothing, plans.accumulated * workload.trained_parameters, sums=True),
     ]
     if model.lora_rank and not fuses:
@@ -91,6 +91,11 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     if model.frozen_bits < 16:  # every product reads weights in 16 bit (bitsandbytes, `MatMul4Bit`)
         widened = (model.frozen_bytes + 2.0) * workload.shared_parameters
         kernels.append(Kernel("elementwise", widened, widened, routes=True))
+    if not model.attends:  # whose own kernels are those of its recurrence
+        return kernels
+    if model.output_gate:
+        gated = tokens * model.v_hidden / t
+        kernels.append(Kernel("elementwise", 6 * gated, 10 * gated))
     if model.positions == "rotary":
         turned = 4 * (queries + keys)
         kernels.append(Kernel("rotary", turned, turned, module="mla_up_proj" if model.latent_kv else ""))

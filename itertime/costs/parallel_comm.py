@@ -56,7 +56,9 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
 
 def summed_blocks(model: ModelSpec) -> int:
     """Outputs of a layer that tensor-parallel ranks sum: attention's and an MLP's, unless they are one."""
-    return 1 if model.parallel_block or (model.experts > 1 and not model.shared_ffn_hidden) else 2
+    if model.parallel_block:
+        return 1
+    return model.additions - int(model.experts > 1 and not model.shared_ffn_hidden)
 
 
 def context_parallel_s(workload: Workload, attention: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -189,8 +189,12 @@ def _splits(model: ModelSpec, tp: int, etp: int | None) -> bool:
 
 
 def _splits_layer(model: ModelSpec, tp: int, etp: int | None) -> bool:
+    width = not model.mlp or model.ffn_hidden % (etp or tp) == 0
+    if not model.attends:
+        groups = model.state_groups
+        return model.state_heads % tp == 0 and width and (groups == 0 or groups % tp == 0 or tp % groups == 0)
     kv = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
-    return model.heads % tp == 0 and model.ffn_hidden % (etp or tp) == 0 and kv
+    return model.heads % tp == 0 and width and kv
 
 
 def candidates(
@@ -385,6 +389,8 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, space: Space) 
     ranks, etp = dp * cp, space.etp
     keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1)))
     keeps &= (sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0))
+    if any(kind.mixer not in ("attention", "none") for kind in model.layer_kinds):
+        keeps &= cp == 1
     if (shapes[0] > 1).any():
         pieces = 2 * cp * np.where(sequence == 1, tp, 1)
         keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))

@@ -23,11 +23,17 @@ def approximations_of(model: ModelSpec) -> tuple[str, ...]:
             f"tokens and is charged for all {model.seq_len}, as unfused attention computes them, which "
             f"overstates the arithmetic by {share:.1%}."
         )
-    if model.latent_kv:
+    for mixer in dict.fromkeys(kind.mixer for kind in model.layer_kinds):
+        if mixer not in ("attention", "none"):
+            sentences.append(
+                f"Products of the recurrence (mixer={mixer}) are charged at the rates of batched products of "
+                "their sizes, which no measured run here confirms."
+            )
+    if any(kind.latent_kv for kind in model.layer_kinds):
         sentences.append(
             "Tensor-parallel communication of compressed keys and values is charged at full width."
         )
-    if model.experts > 1 and model.load_imbalance == 1:
+    if any(kind.experts > 1 and kind.load_imbalance == 1 for kind in model.layer_kinds):
         sentences.append("All experts are charged for equally many tokens; load_imbalance states otherwise.")
     return (*sentences, *model.approximations)
 
@@ -44,7 +50,7 @@ def refusal_of(model: ModelSpec) -> str:
             f"attention over {model.seq_len} tokens would overstate the arithmetic by {share:.0%}; choose a "
             "shorter seq_len, or attention=flash"
         )
-    if model.attention == "core" and model.latent_kv:
+    if model.attention == "core" and any(kind.latent_kv for kind in model.layer_kinds):
         return "compressed keys and values (latent_kv) are modelled with a flash kernel only: attention=flash"
     return ""
 
@@ -52,12 +58,8 @@ def refusal_of(model: ModelSpec) -> str:
 def _unmodelled(model: ModelSpec) -> str:
     """Which key states a part of a layer that has no cost; empty if none does."""
     for kind in model.layer_kinds:
-        if kind.mixer != "attention":
-            return f"a layer's mixer={kind.mixer} has no cost"
-        if not kind.mlp:
-            return "a layer without an MLP (mlp=false) has no cost"
-        if kind.output_gate:
-            return "a gate of the attention's output (output_gate) has no cost"
+        if kind.mixer == "mamba":
+            return "a layer's mixer=mamba, whose scan is no product of matrices, has no cost"
         if kind.index_heads:
             return "sparse attention's indexer (index_heads) has no cost"
     return "weights that layers share (shared_weights) have no cost" if model.shared_weights else ""

@@ -18,7 +18,7 @@ from itertime.errors import UserError, quoted
 from itertime.io import CONFIG, described, optional
 
 from .flops import ForwardFlops, Reach
-from .layers import Kinds, Stack, kinds_in_order, mixer_parameters, mixer_shapes, recurrence_flops
+from .layers import MIXERS, Kinds, Stack, kinds_in_order, mixer_parameters, mixer_shapes, recurrence_flops
 from .lengths import Lengths, load_lengths
 
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
@@ -199,6 +199,8 @@ class ModelSpec:
             for name in states[:2] + states[3:4]:
                 if not getattr(self, name):
                     self._refuse(name, f"must be stated for mixer={self.mixer}")
+        if not self.attends and self.attention == "core":
+            self._refuse("mixer", "needs a flash kernel for the layers with attention; set attention=flash")
         if not self.mlp and self.experts > 1:
             self._refuse("mlp", "must be true in a layer with experts")
         if bool(self.index_heads) != bool(self.index_keys) or bool(self.index_heads) != bool(
@@ -344,7 +346,9 @@ class ModelSpec:
     def attention_shape(self) -> tuple[int, ...]:
         """What the time of a layer's attention kernel depends on, beside what all layers share."""
         widths = self.head_width, self.rope_head_dim, self.value_head_dim, self.latent_kv
-        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers)
+        states = self.state_heads, self.state_head_dim, self.state_groups, self.state_size, self.conv_width
+        mixer = () if self.attends else (MIXERS.index(self.mixer), *states)
+        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers, *mixer)
 
     @property
     def latent_parameters(self) -> int:
@@ -375,6 +379,18 @@ class ModelSpec:
     def attends(self) -> bool:
         """Whether a layer has attention."""
         return self.mixer == "attention"
+
+    @property
+    def common_width(self) -> int:
+        """Width of the MLP that every token passes; 0 for none."""
+        if not self.mlp:
+            return 0
+        return self.shared_ffn_hidden if self.experts > 1 else self.ffn_hidden
+
+    @property
+    def additions(self) -> int:
+        """Additions to the residual stream in a layer: of what mixes tokens, and of the MLP."""
+        return int(self.mixer != "none") + int(self.mlp)
 
     @property
     def attention_matmul_parameters(self) -> int:

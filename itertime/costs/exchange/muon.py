@@ -126,7 +126,7 @@ def _common(form: Workload) -> list[Matrices]:
     model, plans = form.model, form.plans
     one = np.ones(len(plans))
     shapes = [Matrices(one, np.asarray(n), np.asarray(k)) for _, n, k in linear_gemms(form)]
-    if not model.latent_kv:  # the first product has queries, keys and values at once
+    if model.attends and not model.latent_kv:  # the first product has queries, keys and values at once
         hidden = shapes[0].columns
         keys = Matrices(2 * one, model.kv_hidden / np.minimum(plans.tp, model.kv_heads), hidden)
         shapes[:1] = [Matrices(one, model.q_hidden / plans.tp, hidden), keys]

@@ -61,6 +61,7 @@ from itertime.costs.offload import offloaded_step
 from itertime.costs.partition import Workload
 from itertime.schedule import FIRST, LAST
 from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatch, PlanOptions
+from itertime.spec.layers import mixer_shapes
 
 from .compression_kernels import step_bytes
 from .groups import copies_of_states, expert_copies, gradient_bytes, norm_sums_s
@@ -243,9 +244,9 @@ def _tensors_of_layer(workload: Workload) -> tuple[Array | float, Array | float]
     model, plans = workload.model, workload.plans
     if model.lora_rank:
         return 2.0 * len(model.lora_shapes), 0.0
-    copies = 3 if model.gated_mlp else 2
-    matrices: Array | float = 2.0 + copies
-    if model.latent_kv:
+    copies = (3 if model.gated_mlp else 2) * model.mlp
+    matrices: Array | float = (2.0 if model.attends else float(len(mixer_shapes(model)))) + copies
+    if model.latent_kv and model.attends:
         matrices = matrices + (3 if model.latent_q else 2)
     if model.experts > 1:
         shared = copies if model.shared_ffn_hidden else 0

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from itertime.arrays import Array
+from itertime.costs.mixers import kept_bytes as kept_of_mixer
 from itertime.costs.partition import Workload
-from itertime.spec import PRECISIONS, outer_modules
+from itertime.spec import PRECISIONS, ModelSpec, outer_modules
 
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
@@ -64,10 +65,10 @@ def activations_of(workload: Workload) -> Activations:
     options = plans.options
     t = 1.0 * plans.tp
     tokens = workload.tokens
-    h, f = model.hidden, model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
+    h, f = model.hidden, model.common_width
     shared = workload.sequence_split
     cast = _cast_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
-    norms = 2.0 * (model.norms_per_layer - 2)  # the inputs of norms beyond the usual two
+    norms = 2.0 * (model.norms_per_layer - model.additions)  # the inputs of norms beyond the usual ones
     wide_core = framework.wide_core and model.attention == "core" and model.norm == "rmsnorm"
     if wide_core:  # inputs in 32 bit, and normalised in 16
         norms = norms + 4.0 * model.norms_per_layer
@@ -75,19 +76,20 @@ def activations_of(workload: Workload) -> Activations:
     # Inputs of products with frozen weights are kept for low-rank ones alone, in 16 bit.
     products = 0 if model.lora_rank and model.lora_targets == "attention" else 1
     kept = 2.0 if model.lora_rank else cast
-    unsplit = tokens * (4.0 + (1 + products) * kept + (2.0 if model.dropout else 0.0) + norms) * h / shared
-    # queries, keys, values and the attention's output
-    heads = 2 * model.q_hidden + 2 * model.kv_hidden
-    if model.latent_kv:
-        heads = model.query_width + model.key_width + 2 * model.v_hidden
+    outputs = (1 + products) * kept if model.additions == 2 else kept
+    masks = 2.0 if model.dropout else 0.0
+    unsplit = tokens * (2.0 * model.additions + outputs + masks + norms) * h / shared
+    if model.latent_kv and model.attends:
         latents = model.latent_q + model.latent_kv  # before and after their norms
         unsplit = unsplit + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
     attention = 1.0 if options.attention_precision == "fp8" else 2.0
-    split = tokens * (attention * heads + _projected(workload, cast) + _activated(workload) * f) / t
+    widths = attention * _attention_width(model)
+    split = tokens * (widths + _projected(workload, cast) + _activated(workload) * f) / t
     split = split + tokens * products * kept * f / t
-    light = tokens * (
-        (1 + products) * kept * h / shared + products * kept * f / t
-    )  # outputs of norms and of the activation
+    if not model.attends:
+        split = split + kept_of_mixer(workload)
+    # Outputs of norms and of the activation.
+    light = tokens * (outputs * h / shared + products * kept * f / t)
     if model.experts > 1:
         copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
         # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
@@ -97,7 +99,7 @@ def activations_of(workload: Workload) -> Activations:
         per_score = (5.0 if model.dropout else 2.0) + (4.0 if wide_core else 0.0)
         scores = tokens * per_score * model.heads * workload.micro_batch.length / t
     else:
-        scores = tokens * 4.0 * model.heads / t  # the kernel's row sums
+        scores = tokens * 4.0 * model.heads * model.attends / t  # the kernel's row sums
     layer_input = tokens * 2 * h / shared
     layer_bytes = unsplit + split + scores
     choices = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
@@ -107,6 +109,16 @@ def activations_of(workload: Workload) -> Activations:
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
     live = plans.by_recompute([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light], of_modules)
     return Activations(plans.width * kept_bytes, plans.width * live, plans.width * layer_input)
+
+
+def _attention_width(model: ModelSpec) -> int:
+    """Elements per token of queries, keys, values and the attention's output, with its gate."""
+    if not model.attends:
+        return 0
+    if model.latent_kv:
+        return model.query_width + model.key_width + 2 * model.v_hidden
+    gate = 2 * model.v_hidden if model.output_gate else 0  # the gate, and the gated output
+    return 2 * model.q_hidden + 2 * model.kv_hidden + gate
 
 
 def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> dict[int, Array]:
@@ -121,13 +133,13 @@ def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> 
     t, tokens, shared = 1.0 * plans.tp, workload.tokens, workload.sequence_split
     adapted = 0 if model.lora_rank and model.lora_targets == "attention" else 1
     kept = 2.0 if model.lora_rank else cast
-    mlp = model.shared_ffn_hidden if model.experts > 1 else model.ffn_hidden
+    mlp = model.common_width
     attention = 1.0 if plans.options.attention_precision == "fp8" else 2.0
     dropped: dict[str, Array] = {
         "core_attn": scores if model.attention == "core" else np.zeros(len(plans)),
-        "layernorm": tokens * (1 + adapted) * kept * model.hidden / shared,
+        "layernorm": tokens * (1 + adapted if model.additions == 2 else 1) * kept * model.hidden / shared,
     }
-    if model.latent_kv:
+    if model.latent_kv and model.attends:
         expanded = model.query_width + model.key_width + model.v_hidden
         dropped["mla_up_proj"] = tokens * attention * expanded / t
     of_mlp = tokens * (_activated(workload) + adapted * kept) * mlp / t
@@ -153,6 +165,8 @@ def _projected(workload: Workload, cast: Array | float) -> Array | float:
     """
     model, plans = workload.model, workload.plans
     in_8_bit = plans.options.attention_precision == "fp8"
+    if not model.attends:
+        return 0.0
     if model.lora_rank:
         return 2.0 * model.v_hidden if in_8_bit else 0.0
     if in_8_bit or not workload.framework.keeps_casts:

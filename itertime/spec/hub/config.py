@@ -58,7 +58,7 @@ _NEUTRAL = re.compile(
     |.*_soft_tokens|mm_tokens_.*|use_flash_attn|fp32_.*|qk_head_dim|num_ln_in_parallel_attn|use_mem_.*
     |apply_residual_connection_post_layernorm|slow_but_exact|is_gated_act|dense_act_fn|feed_forward_proj
     |relative_attention_max_distance|normalize_.*|static_position_embeddings|extra_pos_embeddings
-    |force_bos_.*|no_repeat_.*|num_beams|early_stopping|position_embedding_type|sinusoidal_pos_embds
+    |force_bos_.*|.*no_repeat_.*|num_beams|early_stopping|position_embedding_type|sinusoidal_pos_embds
     |moe_shared_expert_overlap|attention_value_scale|alibi.*|rope|moe_layer_type_unused|attention_(type|method)
     |global_rope_theta|local_rope_theta|global_attn_every_n_layers_unused|sparse_pred.*|deterministic_flash_attn
     |repad_logits_with_grad|reference_compile|sparse_prediction|mlp_hidden_act|mamba_hidden_act|hidden_mamba_act
@@ -66,7 +66,10 @@ _NEUTRAL = re.compile(
     |is_causal|causal|bos|eos|pad|weight_tying|init_method|sep_token|return_.*|gated_attention_unused
     |layernorm_full_attention_.*|linear_attn_.*_factor|full_attn_.*_factor|mlp_(alpha|beta)_factor
     |layernorm_(linear_attention|mlp)_.*|postnorm|shared_moe_mode|block_size|decoder_start.*|max_batch_size
-    |cache_.*|use_task_id|task_type_vocab_size|initial_context_length|max_model_len|offset_alibi|verbose
+    |anyres_.*|num_media_embeds|dense_list|.*_id|xdrope.*|use_rotary_pos_emb|use_mixed_mlp_moe|vit_.*|class_num
+    |add_.*|group_limited_greedy|im_.*|skip_cls_token|cla_share_factor|moe_(drop|random)_.*|layer_switch
+    |sliding_window_size|fused_add_norm|pad_vocab_size_multiple|ssm_cfg|ssm_dtype|gap_size|net_structure_type
+    |position_embedding_xdrope|layers_to_keep|cache_.*|use_task_id|task_type_vocab_size|initial_context_length|max_model_len|offset_alibi|verbose
     |bias_dropout_fusion|masked_softmax_fusion|skip_bias_add_qkv|learned_pos_emb|org_vocab_size|pool_type
     |order_of_interleaved_layers|attn_rotary_emb|calc_logits_.*|enable_.*softmax|enable_moe_fp32_combine
     |freq_allocation|rope_is_neox_style|weight_share_add_bias|fuse_.*|tensor_parallel_.*|use_fused_.*
@@ -82,6 +85,10 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "norm_type": ("layer_norm", "low_precision_layernorm", "rms", "hf_rms", "rmsnorm"),
     "normalization_function": ("rmsnorm",),
     "embedding_fraction": (1.0,),
+    "down_scale_factor": (1,),
+    "norm_before_gate": (True,),
+    "rms_norm": (True,),
+    "normalize_embedding": (True,),
     "compression_ratio": (1.0,),
     "full_attn_mod": (1,),
     "interpolate_factor": (1,),

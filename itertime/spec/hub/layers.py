@@ -235,6 +235,8 @@ def _latent(config: HubConfig, hidden: int) -> HubLayer:
     keys |= {"value_head_dim": values, "latent_kv": rank, "latent_q": query_rank}
     parameters = queries + hidden * (rank + turned) + rank + expanded + heads * values * hidden
     if config.has("index_topk"):
+        if set(config.value("indexer_types", ["full"])) != {"full"}:
+            config.refuse("indexer_types", "is not understood: not every layer has an indexer of its own")
         index_heads, width = config.count("index_n_heads"), config.count("index_head_dim")
         keys |= {
             "index_heads": index_heads,

@@ -350,14 +350,31 @@ class Plan:
     def _layer_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
         """Rules on the widths of one kind of layer."""
         tp = self.tp
+        states = model.mixer not in ("attention", "none")
+        groups = model.state_groups
         return [
-            (model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
+            (model.attends and model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
             (
-                model.kv_heads != model.heads and model.kv_heads % tp != 0 and tp % model.kv_heads != 0,
+                states and model.state_heads % tp != 0,
+                f"tp={tp}: must divide state_heads={model.state_heads}",
+            ),
+            (
+                states and groups > 0 and groups % tp != 0 and tp % groups != 0,
+                f"tp={tp}: must divide state_groups={groups}, or be a multiple of it",
+            ),
+            (
+                states and self.cp > 1,
+                f"cp={self.cp}: is not modelled for mixer={model.mixer}, whose state follows the sequence",
+            ),
+            (
+                model.attends
+                and model.kv_heads != model.heads
+                and model.kv_heads % tp != 0
+                and tp % model.kv_heads != 0,
                 f"tp={tp}: must divide kv_heads={model.kv_heads}, or be a multiple of it",
             ),
             (
-                model.experts == 1 and model.ffn_hidden % tp != 0,
+                model.mlp and model.experts == 1 and model.ffn_hidden % tp != 0,
                 f"tp={tp}: must divide ffn_hidden={model.ffn_hidden}",
             ),
         ]

@@ -68,8 +68,10 @@ class Work:
         adapters = 2.0 * model.layers * model.lora_parameters
         layers = self._passed.layers + adapters + scores
         by_choice = {"full": layers, "early-stop": layers}
-        if model.ends_in_product and not model.dropout:  # whose mask is drawn last
-            by_choice["early-stop"] -= 2.0 * model.layers * model.hidden * model.ffn_hidden
+        for count, form in zip(model.form_layers, model.layer_kinds, strict=False):
+            if form.ends_in_product and not model.dropout:  # whose mask is drawn last
+                layers = count if model.stack else model.layers
+                by_choice["early-stop"] -= 2.0 * layers * model.hidden * form.ffn_hidden
         if model.attention == "core":
             by_choice["selective"] = scores
         of_modules = {

@@ -2,10 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from itertime import Plan, load_model, load_system, predict
+from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
+from itertime.costs import Workload
+from itertime.costs.memory.activations import activations_of
+from itertime.costs.mixers import recurrence_s
 from itertime.errors import UserError
+from itertime.spec import Elementwise, Gemm, profile_of
 
 SYSTEM = load_system("dgx-h100")
 PLAN = Plan(tp=4, pp=4, dp=4, micro_batch=1, global_batch=64)
@@ -70,3 +75,81 @@ def test_lists_that_are_no_layers_are_refused(changes, text):
     with pytest.raises(UserError) as refused:
         replace(LISTED, **changes)
     assert text in str(refused.value)
+
+
+HYBRID = ModelSpec(
+    name="hybrid",
+    layers=4,
+    hidden=4096,
+    heads=32,
+    kv_heads=8,
+    vocab=131072,
+    seq_len=8192,
+    attention="flash",
+    norm="rmsnorm",
+    positions="rotary",
+    biases=False,
+    dropout=False,
+    norms_per_layer=1,
+    head_dim=128,
+    ffn_hidden=21504,
+    kinds={
+        "mamba": {"mixer": "mamba2", "mlp": False, "state_heads": 128, "state_head_dim": 64}
+        | {"state_groups": 8, "state_size": 128, "conv_width": 4},
+        "mlp": {"mixer": "none"},
+        "attention": {"mlp": False},
+    },
+    stack=("mamba", "mlp", "attention", "mlp"),
+)
+"""Kinds of layers of Nemotron-H 8B."""
+
+
+def test_a_hybrid_by_hand():
+    """Nemotron-H: 8,192 values of 128 heads, 8 groups of keys of 128; FLOPs of Megatron-LM's count."""
+    mamba, mlp, attention = HYBRID.forms
+    matrices = 4096 * (2 * 8192 + 2 * 8 * 128 + 128) + 8192 * 4096
+    assert mamba.layer_parameters == matrices + 4 * (8192 + 2 * 8 * 128) + 4096
+    assert mlp.layer_parameters == 2 * 4096 * 21504 + 4096
+    assert attention.layer_parameters == 2 * 4096 * (4096 + 1024) + 4096
+    scan, convolution = 7 * 8192 * 128, 2 * 4 * (8192 + 2 * 8 * 128)
+    assert mamba.forward_flops().layers == 4 * (2 * matrices + scan + convolution)
+    assert mlp.forward_flops().scores == mamba.forward_flops().scores == 0
+    of_kinds = [form.forward_flops().layers / 4 for form in HYBRID.forms]
+    assert HYBRID.forward_flops().layers == pytest.approx(of_kinds[0] + 2 * of_kinds[1] + of_kinds[2])
+
+
+def test_a_recurrence_computes_its_chunks():
+    """32 chunks of 256 tokens: scores within each for 8 groups, three products more for 128 heads."""
+    plan = Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1)
+    profile = profile_of(SYSTEM)
+    work = Workload.of(HYBRID, PlanBatch.of([plan]), SYSTEM, profile)
+    sizes = np.array([(256, 256, 128, 8), (256, 64, 256, 128), (128, 64, 256, 128), (256, 64, 128, 128)])
+    m, n, k, heads = sizes.T
+    products = work.gemm_factor * profile.seconds(Gemm(m, n, k, 32 * heads)).sum()
+    moved = 8192 * (4 * 8192 + 4 * 1024 + 4 * 10240 + 6 * 8192) + 16 * 32 * 128 * 128 * 64
+    forward, backward = recurrence_s(work.forms[0])
+    seconds = profile.seconds(Elementwise(np.array([float(moved)])))[0] / SYSTEM.site.hbm_fraction
+    assert forward[0] == pytest.approx(products + work.framework.elementwise_multiplier * seconds)
+    assert backward == pytest.approx(2.5 * forward)
+    assert not any(recurrence_s(work.forms[1]))
+
+
+def test_kinds_keep_what_they_compute():
+    """Bytes of a layer and token without recomputation, 16 bit, one GPU: the norm's input and output, then
+    queries, keys, values and output (Nemotron-H's attention); what a scan's first product and its output
+    have; an MLP's input and result.
+    """
+    plan = PlanBatch.of([Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1, recompute="none")])
+    work = Workload.of(HYBRID, plan, SYSTEM, profile_of(SYSTEM))
+    kept = [activations_of(form).kept[0] / 8192 for form in work.forms]
+    assert kept[0] == 4 * 4096 + 2 * (18560 + 8192)
+    assert kept[1] == 4 * 4096 + (2 + 2) * 21504
+    assert kept[2] == 4 * 4096 + 2 * (2 * 4096 + 2 * 1024) + 4 * 32
+
+
+def test_rules_of_a_state():
+    plan = replace(PLAN, pp=1, tp=1, dp=1, cp=2)
+    assert any("cp=2: is not modelled for mixer=mamba2" in text for text in plan.broken_rules(HYBRID))
+    wide = replace(HYBRID, kinds={"mamba": dict(HYBRID.kinds[0][1]) | {"state_heads": 127}}, stack=("mamba",))
+    assert "tp=2: must divide state_heads=127" in replace(plan, cp=1, tp=2).broken_rules(wide)
+    assert predict(HYBRID, replace(PLAN, pp=2, tp=2, dp=8, sequence_parallel=True), SYSTEM).fits
