@@ -36,6 +36,7 @@ import os
 import platform
 import shutil
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -161,6 +162,7 @@ def _machine_code(
     """Compile, or load from `folder`. The twins of the plain functions call each other by the same names."""
     import numba
 
+    _offer_bisect()
     namespace = dict(vars(import_module(module)))
     functions = [f for f in namespace.values() if isfunction(f) and f.__module__ == module]
     settings: Any = numba.config
@@ -174,6 +176,25 @@ def _machine_code(
     finally:
         settings.CACHE_DIR = before
     return {entry.__name__: namespace[entry.__name__] for entry in calls}
+
+
+def _offer_bisect() -> None:
+    """Let machine code call `bisect_left`, which numba does not know."""
+    from numba.extending import overload
+
+    @overload(bisect_left)
+    def bisect_left_of(values: Any, value: Any) -> Callable[[Any, Any], int]:
+        def place(values: Any, value: Any) -> int:
+            low, high = 0, len(values)
+            while low < high:
+                middle = (low + high) // 2
+                if values[middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            return low
+
+        return place
 
 
 def _folder_of(module: str) -> Path:

@@ -48,8 +48,8 @@ class ElasticFlow(Scheduler):
         reservations = self.reservations(state)
         reservations.update(state)  # a job that ends at this instant makes room for one that arrives
         if not self.admission:
-            reservations.enter(job, state.now)
-        return reservations.try_admit(job, state) or not self.admission
+            reservations.enter(job)
+        return reservations.try_admit(job) or not self.admission
 
     def schedule(self, state: State) -> Proposal:
         return follow(state, self.reservations(state))

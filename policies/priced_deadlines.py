@@ -7,9 +7,9 @@ from functools import partial
 from math import inf
 
 from clustersim.scheduler import JobView, Proposal, Scheduler, State
-from policies.pricing import Claim, ClaimCurve, Line, Market, PricedShare, Prices
+from policies.pricing import Claim, ClaimCurve, Line, Market, PricedShare, Prices, Promises
 from policies.pricing.triage import Triage
-from policies.reservation import Reservations, Share, follow
+from policies.reservation import follow
 from policies.toolkit.parameters import number, switch, whole
 
 __all__ = ["PricedDeadlines"]
@@ -53,7 +53,7 @@ class PricedDeadlines(Scheduler):
         triage = self.triage(state)
         triage.reservations.update(state)
         triage.try_again(state)
-        proposal = follow(state, triage.reservations, partial(self._share_out, state))
+        proposal = follow(state, triage.reservations, partial(self._share_out, state, triage.reservations))
         for job, text in triage.take_notes().items():
             proposal.note(job, text)
         if self._line.next_due_s < inf:
@@ -63,43 +63,42 @@ class PricedDeadlines(Scheduler):
     def triage(self, state: State) -> Triage:
         """The promises."""
         if self._triage is None:
-            reservations = Reservations(state.cluster, self.guard_s)
+            reservations = Promises(state.cluster, self.guard_s)
             self._triage = Triage(reservations, self.give_up, self.share)
         return self._triage
 
-    def _share_out(self, state: State, reservations: Reservations) -> None:
+    def _share_out(self, state: State, promises: Promises) -> None:
         """Share out spare GPUs as `priced` does, within what promises allow."""
-        line, floors = self._line, reservations.targets()
+        line, floors = self._line, promises.targets()
         line.update(state)
         if not len(line):
             return
-        running = [_allowed(claim, reservations, floors) for claim in line.running]
-        held_back = reservations.held_back()
+        running = [_allowed(claim, promises, floors) for claim in line.running]
+        held_back = promises.held_back()
         market = Market(
             {name: gpus - held_back[name] for name, gpus in line.gpus.items()},
             [claim for claim in running if claim.held],  # the others have to leave what they hold
-            harm=self.harm, worth=line.worth,
-            floors={job: PricedShare(*share) for job, share in floors.items()},
+            harm=self.harm, worth=line.worth, floors=floors,
         )  # fmt: skip
         running_claims = {claim.job: claim for claim in running}
         for claim in line.walk(market.fits):
             if not market.fits(1):
                 break
-            claim = running_claims.get(claim.job) or _allowed(claim, reservations, floors)
+            claim = running_claims.get(claim.job) or _allowed(claim, promises, floors)
             if claim.curves:
                 market.serve(claim)
         market.give_rest()
         for job, share in market.shares.items():
             if share.gpus and floors.get(job) != share:
-                reservations.give(job, share.gpus, share.gpu_type)
+                promises.give(job, share.gpus, share.gpu_type)
 
 
 def _allowed(
-    claim: Claim[JobView], reservations: Reservations, floors: Mapping[JobView, Share]
+    claim: Claim[JobView], promises: Promises, floors: Mapping[JobView, PricedShare]
 ) -> Claim[JobView]:
     """The claim of a job, on the sizes alone that its promise allows."""
     job, floor = claim.job, floors.get(claim.job)
-    if floor is None and not reservations.has(job):
+    if floor is None and not promises.has(job):
         return claim
     curves, held = {}, 0
     for name, curve in claim.curves.items():
@@ -107,7 +106,7 @@ def _allowed(
         indices = [
             i
             for i, size in enumerate(curve.sizes)
-            if size == floor_gpus or reservations.may_have(job, size, name)
+            if size == floor_gpus or promises.may_have(job, size, name)
         ]
         if indices:
             rates = [1 / curve.unit_s[i] for i in indices]

@@ -125,10 +125,11 @@ def mixed_bench(seed: int, scale: float, placement: str) -> tuple[MixedBench, li
 
 def watch(proposal: Proposal, reservations: Reservations, state: State) -> Proposal:
     """Hold a decision to what the theorem says (`policies.reservation`)."""
-    rows = {job: reservations.tables.jobs[i] for job, i in reservations.row.items()}
-    reserved = {job: row for job, row in rows.items() if row.size}
+    rows = {job: reservations.jobs.rows[i] for job, i in reservations.row.items()}
+    reserved = {job: row for job, row in rows.items() if row.row >= 0}
+    size_of = reservations.sizes.rows
     for job, row in reserved.items():
-        size = reservations.sizes[row.row]
+        size = size_of[row.row]
         is_new = job in proposal.changes or not job.gpus
         opening_s = row.paying_s if kernels.is_there(row) and not is_new else size.restart_s
         if row.is_new:
@@ -143,10 +144,11 @@ def watch(proposal: Proposal, reservations: Reservations, state: State) -> Propo
         whole, parts = Counter[int](), Counter[tuple[int, int]]()
         for row in reserved.values():
             if row.start_s <= time_s + 1e-6 and row.end_s > time_s + 1e-6:
+                size = size_of[row.row]
                 if row.address < 0:
-                    whole[row.type] += reservations.sizes[row.row].nodes
+                    whole[size.type] += size.nodes
                 else:
-                    parts[row.type, row.address] += row.size
+                    parts[size.type, row.address] += size.gpus
         for t, pool in enumerate(reservations.pools):
             assert all(gpus <= pool.gpus_per_node for (u, _), gpus in parts.items() if u == t)
             assert whole[t] + sum(u == t for u, _ in parts) <= pool.nodes, "nodes enough"

@@ -1,14 +1,15 @@
 """A price for GPU-seconds: how many GPUs each job holds, from what a GPU-second delays.
 
-| module   | names                 | for                                                                    |
-|----------|-----------------------|------------------------------------------------------------------------|
-| `claims` | `Claim`, `ClaimCurve` | a job as the rule sees it: work left, curves, what it holds            |
-| `prices` | `Prices`              | the price of a GPU-second for the i-th shortest of m jobs              |
-| `market` | `Market`,             | the best size of each job in order, with harm to others; then the GPUs |
-|          | `PricedShare`         | that are left                                                          |
-| `line`   | `Line`                | the jobs of a simulation as claims, in order, with their prices        |
-| `stated` | `StatedWork`          | what is left of work that may be misstated                             |
-| `triage` | `Triage`              | which jobs keep a promised deadline where not all can                  |
+| module     | names                 | for                                                                  |
+|------------|-----------------------|----------------------------------------------------------------------|
+| `claims`   | `Claim`, `ClaimCurve` | a job as the rule sees it: work left, curves, what it holds          |
+| `prices`   | `Prices`              | the price of a GPU-second for the i-th shortest of m jobs            |
+| `market`   | `Market`,             | the best size of each job in order, with harm to others; then the    |
+|            | `PricedShare`         | GPUs that are left                                                   |
+| `line`     | `Line`                | the jobs of a simulation as claims, in order, with their prices      |
+| `stated`   | `StatedWork`          | what is left of work that may be misstated                           |
+| `promises` | `Promises`            | reservations, with what triage and the market ask of them            |
+| `triage`   | `Triage`              | which jobs keep a promised deadline where not all can                |
 
 `Market` works on plain data. A `Claim` can stand for anything that has a curve, and the number of GPUs of
 each type is all that is known of a cluster.
@@ -28,7 +29,18 @@ from .claims import Claim, ClaimCurve
 from .line import Line
 from .market import Market, PricedShare
 from .prices import Prices
+from .promises import Promises
 from .stated import StatedWork
 from .triage import Triage
 
-__all__ = ["Claim", "ClaimCurve", "Line", "Market", "PricedShare", "Prices", "StatedWork", "Triage"]
+__all__ = [
+    "Claim",
+    "ClaimCurve",
+    "Line",
+    "Market",
+    "PricedShare",
+    "Prices",
+    "Promises",
+    "StatedWork",
+    "Triage",
+]

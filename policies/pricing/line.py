@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 
 from clustersim.scheduler import JobCurve, JobView, Ranking, State
-from policies.reservation import Values
+from policies.toolkit import Values
 
 from .claims import Claim, ClaimCurve
 from .prices import Prices

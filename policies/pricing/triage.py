@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from clustersim.scheduler import JobView, State
-from policies.reservation import Reservations
+
+from .promises import Promises
 
 __all__ = ["LATE", "NEVER", "TAKEN_BACK", "Triage"]
 
@@ -20,9 +21,8 @@ class Triage:
 
     On submission of job j:
 
-        reserve for j; failing that, for jobs with a promise that are in its way (`Reservations.short_s`) and
-        have more GPU time
-            left than j, the largest first, at most `most`:
+        reserve for j; failing that, for jobs with a promise that are in its way (`short_s`)
+            and have more GPU time left than j, the largest first, at most `most`:
             drop that reservation; if j can reserve now, j has the promise instead,
                 and the other one reserves again if it still can; if not, put it back;
         failing that, j is best effort
@@ -38,7 +38,7 @@ class Triage:
     `notes`: what became of promises since the notes were last taken (`take_notes`), by job.
     """
 
-    def __init__(self, reservations: Reservations, give_up: bool = True, share: float = 1.0, most: int = 30):
+    def __init__(self, reservations: Promises, give_up: bool = True, share: float = 1.0, most: int = 30):
         self.reservations, self.give_up, self.share, self.most = reservations, give_up, share, most
         self._hopeful: dict[JobView, None] = {}  # best-effort jobs that may still make their deadline
         self._notes: dict[JobView, str] = {}
@@ -46,7 +46,7 @@ class Triage:
 
     def enter(self, job: JobView, state: State) -> None:
         """Take in a job that was just submitted."""
-        self.reservations.enter(job, state.now)
+        self.reservations.enter(job)
         if job.deadline_s is None or self._promise(job, state) or (self.give_up and self._swap(job, state)):
             return
         if self._is_hopeless(job, state.now):
@@ -80,7 +80,7 @@ class Triage:
 
     def _promise(self, job: JobView, state: State) -> bool:
         """Reserve for a best-effort job, if there is room and its GPU time is below the threshold."""
-        return self._is_small(job, state.now) and self.reservations.try_admit(job, state)
+        return self._is_small(job, state.now) and self.reservations.try_admit(job)
 
     def _swap(self, job: JobView, state: State) -> bool:
         """Give a job the promise of one that has more GPU time left, if that makes room."""
@@ -95,8 +95,8 @@ class Triage:
             if (gpu_s := self._gpu_s(rival)) > least_gpu_s
         ]
         for *_, rival in sorted(larger)[: self.most]:
-            if reservations.try_replace(rival, job, state):
-                if not reservations.try_admit(rival, state):
+            if reservations.try_replace(rival, job):
+                if not reservations.try_admit(rival):
                     self._hopeful[rival] = None
                     self._has_taken_back = True
                     self._notes[rival] = f"{TAKEN_BACK}: at t={now:.0f} s, for job {job.id}"
@@ -105,13 +105,13 @@ class Triage:
 
     def _is_hopeless(self, job: JobView, now: float) -> bool:
         """Whether a job is too late even on its fastest size."""
-        return self.reservations.is_hopeless(job, now)
+        return self.reservations.is_hopeless(job)
 
     def _is_small(self, job: JobView, now: float) -> bool:
         """Whether a job needs no more than its share of the GPU time that is free before its deadline."""
         if self.share >= 1.0 or job.deadline_s is None:
             return True
-        return self._gpu_s(job) <= self.share * self.reservations.free_gpu_s(now, job.deadline_s)
+        return self._gpu_s(job) <= self.share * self.reservations.free_gpu_s(job.deadline_s)
 
     def _gpu_s(self, job: JobView) -> float:
         return self.reservations.least_gpu_s(job)

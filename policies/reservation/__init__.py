@@ -7,8 +7,6 @@ rule.
 |---|---|
 | `Reservations` | the jobs that entered, their reservations, and the test of which further jobs fit |
 | `follow` | the proposal of a policy that keeps its reservations |
-| `Share` | the GPUs that a job is to have, all of one type |
-| `Values` | what a GPU of each type is worth |
 
 `kernels` has the rules, ElasticFlow's two ideas first among them, and `tables` what they work on.
 
@@ -36,8 +34,8 @@ else a launch if it never ran and t = s, else a restart. At every decision at ti
 
 from __future__ import annotations
 
+from . import kernels
 from .following import follow
-from .gpu_types import Values
-from .reservations import Reservations, Share
+from .reservations import Reservations
 
-__all__ = ["Reservations", "Share", "Values", "follow"]
+__all__ = ["Reservations", "follow", "kernels"]

@@ -6,6 +6,7 @@
 |                 | `by_tenant`, `switch`, `whole`                  |                                        |
 | `rounds`        | `Rounds`, `TimeSlices`                          | deciding once a round; time slicing    |
 | `stepwise`      | `jobs_by`, `allocate_stepwise`, `Walk`, `Price` | GPUs handed out step by step           |
+| `gpu_values`    | `Values`                                        | what a GPU of each type is worth       |
 | `gpu_calendar`  | `FreeGpus`, `calendars_as_planned`              | free GPUs at each future time          |
 | `leases`        | `LeaseCalendar`                                 | GPUs leased for terms of equal length  |
 | `backfill`      | `RunTimeEstimates`, `Shadow`                    | run-time estimates, EASY's reservation |
@@ -37,6 +38,7 @@ from .backfill import RunTimeEstimates, Shadow
 from .cells import Cell, FreeCells, VirtualCluster, cell_sizes, split_into_cells
 from .gavel import Gavel, Ledger, priorities
 from .gpu_calendar import FreeGpus, calendars_as_planned
+from .gpu_values import Values
 from .leases import LeaseCalendar
 from .parameters import by_tenant, increasing, number, positive, switch, whole
 from .places import Places, on_fewest_nodes, places_for
@@ -59,6 +61,7 @@ __all__ = [
     "Shadow",
     "TenantQueues",
     "TimeSlices",
+    "Values",
     "VirtualCluster",
     "Walk",
     "WorkCourse",

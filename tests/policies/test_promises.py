@@ -20,8 +20,9 @@ from policies.elasticflow import ElasticFlow
 from policies.priced import Priced
 from policies.priced_deadlines import PricedDeadlines
 from policies.pricing.triage import LATE, TAKEN_BACK
-from policies.reservation import Values, kernels, reservations
+from policies.reservation import kernels, reservations
 from policies.srtf import Srtf
+from policies.toolkit import Values
 from policies.vtrain_aware import VTrainAware
 from tests.builders import Bench, MixedBench, drawn_jobs, elastic, finishes, mean_jct_s, rigid
 from tests.deadlines import hostile_bench, late, mixed_bench, random_bench, watch
@@ -117,6 +118,11 @@ def test_a_due_job_that_waits_is_seated_where_it_cannot_have_more() -> None:
     on.
     """
     assert not broken_promises(check(*mixed_bench(21, 0, "pack"), WatchedPricedDeadlines()))
+
+
+def test_a_job_that_ends_at_the_instant_of_a_decision_has_left_at_the_next() -> None:
+    """Both decisions are made at t=2568.66 s."""
+    check(*mixed_bench(1, 0, "pack"), WatchedElasticFlow())
 
 
 @pytest.mark.parametrize(("guard_s", "late_jobs"), [(0.0, ["c"]), (1e-3, [])])
