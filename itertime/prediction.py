@@ -316,8 +316,9 @@ def evaluate(
     columns = workload.plans
     pipeline = pipeline_s(costs.stage_times, columns.microbatches, columns.gpipe, columns.zero_bubble)
     breakdown = _seconds_by_part(costs, pipeline) | costs.once
-    if pipeline.slack_s is not None:  # gradients of the first stage travel while others still compute
-        hidden = np.where(costs.exchange.overlapped, pipeline.slack_s, 0.0)
+    if pipeline.slack_s is not None and costs.exchange.late_s is not None:
+        # Gradients of the first stage travel while others still compute.
+        hidden = np.minimum(costs.exchange.late_s, pipeline.slack_s)
         breakdown["dp_comm"] = np.maximum(breakdown["dp_comm"] - hidden, 0.0)
     iteration = sum(breakdown.values(), np.zeros(len(plans)))
     work = Work(model, plans, workload.lengths)

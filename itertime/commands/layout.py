@@ -63,8 +63,8 @@ class PlanLayout:
         str | None,
         option(
             "--split",
-            "Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them; "
-            "default: even, where --pp is open also ends.",
+            "Layers per stage: even; balanced, compute, ends or remainder where pp does not divide them; a "
+            "list like 7,8,9,8, or Megatron's layout string; default: even, where --pp is open also ends.",
             DEGREES,
         ),
     ] = None

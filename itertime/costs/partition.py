@@ -49,6 +49,9 @@ class Partition:
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
     | `tables` | (plans,) | parameters of all vocabulary tables on the first stage |
 
+    `of_chunks`, (forms, kinds, chunks, plans): layers of each form in each chunk of a stage, where plans list
+    the layers of several chunks; None elsewhere. Where they list layers, there may be more than 4 kinds.
+
     With pp = 1 the first stage has the table of an untied projection too, and so it has where the model's
     last chunk lies on its GPU.
     """
@@ -62,10 +65,16 @@ class Partition:
     vocab: Whole
     table: Array
     tables: Array
+    of_chunks: Whole | None = None
 
     @classmethod
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
-        layers, stages = _split(model, plans)
+        listed = bool(plans.chunk_layers)
+        of_chunks, stages = _listed(model, plans) if listed else (np.zeros((1, 1, 1, 1), dtype=int), None)
+        if stages is None:
+            layers, stages = _split(model, plans)
+        else:
+            layers = of_chunks.sum(axis=(0, 2))
         shards = np.array([_layer_shards(form, plans) for form in model.forms])
         vocab = padded_vocab(model, plans.tp)
         table = vocab * model.hidden / plans.tp
@@ -75,7 +84,7 @@ class Partition:
         tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
         return cls(
             layers=layers,
-            counts=_counts_of_forms(model, plans, layers, stages),
+            counts=of_chunks.sum(axis=2) if listed else _counts_of_forms(model, plans, layers, stages),
             stages=stages,
             shared=shards[:, 0],
             experts=shards[:, 1],
@@ -83,6 +92,7 @@ class Partition:
             vocab=vocab,
             table=table,
             tables=tables,
+            of_chunks=of_chunks if of_chunks.shape[2] > 1 else None,
         )
 
     def layer_parameters(self) -> tuple[Array, Array]:
@@ -106,10 +116,19 @@ class Partition:
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
-        return Partition(*(getattr(self, name)[..., rows] for name in _COLUMNS))
+        of_chunks = None if self.of_chunks is None else self.of_chunks[..., rows]
+        columns = {name: getattr(self, name)[..., rows] for name in _COLUMNS}
+        return Partition(**columns, of_chunks=of_chunks)
 
 
-_COLUMNS = tuple(field.name for field in fields(Partition))
+_COLUMNS = tuple(field.name for field in fields(Partition) if field.name != "of_chunks")
+MOST_KINDS = 4
+"""Kinds of stages of a plan that lists no layers."""
+
+
+def kinds_of(plans: PlanBatch) -> int:
+    """Rows of arrays with one row for each kind of stages."""
+    return max(MOST_KINDS, len(plans.chunk_layers))
 
 
 @dataclass(frozen=True)
@@ -325,6 +344,29 @@ def _split(model: ModelSpec, plans: PlanBatch) -> Split:
             layers = np.where(asking_plans, split_layers, layers)
             stages = np.where(asking_plans, split_stages, stages)
     return layers, stages
+
+
+def _listed(model: ModelSpec, plans: PlanBatch) -> tuple[Whole, Whole]:
+    """Layers of each form in every chunk of stages, (forms, kinds, chunks, plans), and stages of each kind,
+    of plans that list them; stages that a plan lacks have as many as its first one.
+    """
+    sizes, kinds = np.array(plans.chunk_layers), kinds_of(plans)
+    is_form = np.array(model.form_order) == np.arange(len(model.forms))[:, None]
+    before = np.concatenate([np.zeros((len(is_form), 1), dtype=int), is_form.cumsum(axis=1)], axis=1)
+    ends = np.minimum(sizes.cumsum(), model.layers)
+    of_chunk = before[:, ends] - before[:, ends - sizes]  # (forms, chunks in order)
+    chunk_count = int(plans.interleave.max(initial=1))
+    counts = np.zeros((len(is_form), kinds, chunk_count, len(plans)), dtype=np.int64)
+    stages = np.zeros((kinds, len(plans)), dtype=np.int64)
+    for pp in set(plans.pp.tolist()):
+        rows = np.flatnonzero(plans.pp == pp)
+        by_stage = of_chunk[:, : len(sizes) // pp * pp].reshape(len(is_form), -1, pp).swapaxes(1, 2)
+        order = [0, *range(1, pp - 1), *[0] * (kinds - pp), pp - 1] if pp > 1 else [0] * kinds
+        by_kind = by_stage[:, order]
+        counts[:, :, : by_kind.shape[2], rows] = by_kind[..., None]
+        stages[: pp - 1, rows] = 1
+        stages[LAST, rows] = 1
+    return counts, stages
 
 
 def _even_split(model: ModelSpec, plans: PlanBatch) -> Split:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from itertime.arrays import Array, Flags, Whole, any_of
-from itertime.schedule import FIRST, LAST
+from itertime.schedule import FIRST, LAST, kind_column
 from itertime.spec import PlanBatch
 
 from .balance import MicroBatch
@@ -15,9 +15,7 @@ from .balance.imbalance import Growth, varies
 from .embedding_head import embedding_s, head_s
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
-from .partition import Workload
-
-_KIND = np.arange(4)[:, None]
+from .partition import Workload, kinds_of
 
 MICRO_BATCH_COLUMNS = (
     "tp",
@@ -120,21 +118,23 @@ def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
     grown = (seconds[:, 1:] - seconds[:, :1]) / (_PROBE - 1)
     embedding, head, *layers = grown[:, :, None]  # (2, 1, plans) each
     counts = workload.partition.counts
-    stage_growth = has_embedding(workload.plans) * embedding + (_KIND == LAST) * head
+    stage_growth = has_embedding(workload.plans) * embedding + (kind_column(len(counts[0])) == LAST) * head
     stage_growth += sum(count * layer for count, layer in zip(counts, layers, strict=True))
     return Growth(stage_growth[0], stage_growth[1])
 
 
 def has_head(plans: PlanBatch) -> Flags:
     """Whether a stage of each kind has the projection, (4, plans)."""
+    kinds = kind_column(kinds_of(plans))
     if not plans.splits_backward:
-        return np.broadcast_to(_KIND == LAST, (4, len(plans)))
-    return np.where(plans.v_shaped, _KIND == FIRST, _KIND == LAST)
+        return np.broadcast_to(kinds == LAST, (len(kinds), len(plans)))
+    return np.where(plans.v_shaped, kinds == FIRST, kinds == LAST)
 
 
 def has_embedding(plans: PlanBatch) -> Flags:
     """Whether a stage of each kind has the embedding, (4, plans)."""
-    return (_KIND == FIRST) | ((_KIND == LAST) & (plans.pp == 1))
+    kinds = kind_column(kinds_of(plans))
+    return (kinds == FIRST) | ((kinds == LAST) & (plans.pp == 1))
 
 
 def _busy_s(parts: Parts) -> Array:

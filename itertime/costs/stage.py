@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Whole, any_of
-from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s
+from itertime.arrays import Array, any_of
+from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s, kind_column
 from itertime.spec import PlanBatch
 
 from .activation_copies import activation_copies_s
@@ -20,8 +20,6 @@ from .parallel_comm import tensor_group
 from .partition import Workload
 from .passes import Pass, distinct_passes, has_embedding, has_head
 
-_KIND = np.arange(4)[:, None]
-
 
 @dataclass(frozen=True)
 class StageCosts:
@@ -32,7 +30,7 @@ class StageCosts:
     Passes are those of the slowest data-parallel rank: "imbalance" is what it takes longer than the mean one,
     and `spread` how that varies from iteration to iteration; None where it does not. `ahead`: parts of
     `backward` that need no gradients (`StageTimes`). `weight`: seconds of a backward pass that give gradients
-    of weights, of layers and head, where a schedule splits it.
+    of weights, of layers and head, where a schedule splits it. `shares`: as in `StageTimes`.
     """
 
     workload: Workload
@@ -43,13 +41,20 @@ class StageCosts:
     spread: Spread | None = None
     ahead: tuple[str, ...] = ()
     weight: Parts | None = None
+    shares: tuple[Array, Array] | None = None
 
     @property
     def stage_times(self) -> StageTimes:
         """What the time of the pipeline depends on."""
         stages, plans = self.workload.partition.stages, self.workload.plans
         return StageTimes(
-            self.forward, self.backward, stages, plans.interleave, self.ahead, weight=self.weight
+            self.forward,
+            self.backward,
+            stages,
+            plans.interleave,
+            self.ahead,
+            weight=self.weight,
+            shares=self.shares,
         )
 
 
@@ -78,11 +83,12 @@ def stage_costs(workload: Workload) -> StageCosts:
             idle = spread.idle
         first_chunk_wait = np.maximum(_of_first_chunk(workload, idle[1]), 0.0)
     # The passes are complete: what an iteration does once may overlap all of their parts.
-    first_chunk = _first_chunk_s(workload, forward), _first_chunk_s(workload, backward)
+    shares = _chunk_shares(workload, passes.forward), _chunk_shares(workload, passes.backward)
+    first_chunk = _first_chunk_s(workload, forward, shares[0]), _first_chunk_s(workload, backward, shares[1])
     weight = _weights_s(workload, passes.backward)
     if weight is not None:  # the last pass of the first chunk gives gradients of weights alone
         splits = workload.plans.zero_bubble > 0
-        first_chunk = first_chunk[0], np.where(splits, _first_chunk_s(workload, weight), first_chunk[1])
+        first_chunk = first_chunk[0], np.where(splits, _first_chunk_s(workload, weight, None), first_chunk[1])
     once, gradient_exchange = once_s(workload, first_chunk, first_chunk_wait)
     # The last scatter is that of the first layer.
     once["fsdp_last"] = (
@@ -90,7 +96,25 @@ def stage_costs(workload: Workload) -> StageCosts:
     )
     if spread is not None:
         once["balance"] = balance_s(workload, spread)
-    return StageCosts(workload, forward, backward, once, gradient_exchange, spread, weight=weight)
+    of_chunks = (shares[0], shares[1]) if shares[0] is not None and shares[1] is not None else None
+    return StageCosts(
+        workload, forward, backward, once, gradient_exchange, spread, weight=weight, shares=of_chunks
+    )
+
+
+def _chunk_shares(workload: Workload, micro_batch: Pass) -> Array | None:
+    """What each chunk takes of its stage's layers, (kinds, chunks, plans), where a plan lists the layers of
+    several chunks a stage; equal parts of a stage without layers. None elsewhere.
+    """
+    of_chunks = workload.partition.of_chunks
+    if of_chunks is None:
+        return None
+    chunk_s = np.zeros(of_chunks[0].shape)
+    for counts, parts in zip(of_chunks, micro_batch.layers, strict=True):
+        chunk_s = chunk_s + counts * sum(parts.values(), np.zeros(len(workload)))
+    stage_s = chunk_s.sum(axis=1, keepdims=True)
+    equal = 1 / of_chunks.shape[2]
+    return np.where(stage_s > 0, chunk_s / np.where(stage_s > 0, stage_s, 1.0), equal)
 
 
 def _weights_s(workload: Workload, micro_batch: Pass) -> Parts | None:
@@ -144,9 +168,10 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
     if any_of(plans.offload_layers):  # a wait that an end of the model fills is no time of the layers
         parts["offload_comm"] = np.maximum(parts["offload_comm"] + filled_waits, 0.0)
-    parts["p2p"] = hop * np.where(end == _KIND, plans.interleave - 1, plans.interleave)
+    kinds = kind_column(len(layers))
+    parts["p2p"] = hop * np.where(end == kinds, plans.interleave - 1, plans.interleave)
     if plans.splits_backward:  # both ends of a V keep an activation on their GPU, or have none to send
-        at_end = (_KIND == FIRST) | (_KIND == LAST)
+        at_end = (kinds == FIRST) | (kinds == LAST)
         parts["p2p"] = np.where(plans.v_shaped, hop * np.where(at_end, 1, 2), parts["p2p"])
     return parts
 
@@ -168,7 +193,7 @@ def _hide_ends(parts: Parts, plans: PlanBatch, shards: _Shards) -> Array:
     for nothing else. Returns the seconds of these waits that they fill, (4, plans).
     """
     filled_waits = np.zeros(parts["launch"].shape)
-    idle = np.maximum(_at_ends(parts["launch"] - shards.behind_launches, plans.interleave), 0.0)
+    idle = np.maximum(_at_ends(parts["launch"] - shards.behind_launches, plans), 0.0)
     for end in ("embedding", "head"):
         hidden = np.minimum(parts[end], idle)
         parts[end] = parts[end] - hidden
@@ -187,22 +212,29 @@ def _idle(workload: Workload, micro_batch: Pass, parts: Parts, shards: _Shards) 
     return np.maximum(launch - (ends - parts["embedding"] - parts["head"]), 0.0)
 
 
-def _at_ends(stages: Array, chunks: Whole) -> Array:
+def _at_ends(stages: Array, plans: PlanBatch) -> Array:
     """Of seconds by kind of stage, (4, plans): those of the chunk that differs from the stage's others.
 
     All other chunks of all stages take as long as those of a middle stage.
     """
+    chunks = plans.interleave
+    if plans.chunk_layers:  # chunks of listed sizes, on average
+        return stages / chunks
     return np.where(chunks == 1, stages, stages[HEAVY] / chunks + (stages - stages[HEAVY]))
 
 
-def _first_chunk_s(workload: Workload, parts: Parts) -> Array:
+def _first_chunk_s(workload: Workload, parts: Parts, shares: Array | None) -> Array:
     """Seconds of a pass through the first chunk of the first stage, (plans,), where buckets overlap it."""
     plans = workload.plans
     if not any_of(plans.grad_overlap):
         return np.zeros(len(plans))
     column = np.arange(len(plans))
     kind = np.where(plans.pp == 1, LAST, FIRST)
-    chunk = _of_first_chunk(workload, divided_s(parts)) + parts["embedding"][kind, column]
+    if shares is None:
+        chunk = _of_first_chunk(workload, divided_s(parts))
+    else:
+        chunk = divided_s(parts)[FIRST] * shares[FIRST, 0]
+    chunk = chunk + parts["embedding"][kind, column]
     return chunk + np.where(plans.interleave == 1, parts["head"][kind, column], 0.0)
 
 
@@ -210,7 +242,7 @@ def _of_first_chunk(workload: Workload, stages: Array) -> Array:
     """Of seconds by kind of stage, (4, plans), those of the first chunk of the first stage, (plans,)."""
     plans = workload.plans
     kind = np.where(plans.pp == 1, LAST, FIRST)
-    of_chunk: Array = _at_ends(stages, plans.interleave)[kind, np.arange(len(plans))]
+    of_chunk: Array = _at_ends(stages, plans)[kind, np.arange(len(plans))]
     return of_chunk
 
 

@@ -23,6 +23,9 @@ from itertime.spec import (
     absent_modules,
     broken_options,
     in_order,
+    is_layout,
+    layers_of_chunks,
+    layout_problem,
     modules_of,
     recompute_code,
     recompute_problem,
@@ -88,8 +91,12 @@ class Space:
             self._check_list(name)
         for name, words in CHOICES.items():
             word = getattr(self, name)
-            if word not in words and not (name == "split" and word is None):
-                raise UserError(f"search: {name}={quoted(word)}: must be among {', '.join(words)}")
+            if name == "split" and is_layout(word):
+                if problem := layout_problem(word):
+                    raise UserError(f"search: split={quoted(word)}: {problem}")
+            elif word not in words and not (name == "split" and word is None):
+                lists = ", or layers like 7,8,9,8" if name == "split" else ""
+                raise UserError(f"search: {name}={quoted(word)}: must be among {', '.join(words)}{lists}")
         if not isinstance(self.options, PlanOptions):
             raise UserError(f"search: options={quoted(self.options)}: must be those of parse_options")
         constants = {name: getattr(self, name) for name in _NUMBERS}
@@ -282,6 +289,8 @@ def _stages(model: ModelSpec, space: Space) -> list[int]:
 
 def _factors(model: ModelSpec, space: Space) -> list[int]:
     """Numbers of stages, or of chunks of a stage, that some split has."""
+    if chunk_layers := layers_of_chunks(space.split or ""):
+        return divisors(len(chunk_layers))
     with_ends = divisors(model.layers + 2) if space.ends or space.split in ("ends", "remainder") else []
     return sorted({*divisors(model.layers), *with_ends})
 

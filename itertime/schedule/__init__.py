@@ -9,6 +9,7 @@
 | `stage_kinds` | the kind of each stage of a plan, from the first to the last |
 | `SPLIT_SCHEDULES`, `MOST_PASSES` | schedules that split backward passes; passes at most |
 | `units_of`, `place_of`, `input_of` | of these: what a device runs, where, and after what |
+| `kind_column` | the numbers of kinds as a column |
 | `divided_s` | seconds of a pass that the chunks of a stage share |
 
 Why
@@ -20,7 +21,7 @@ Why
 """
 
 from .pipeline import PipelineTime, least_pipeline_s, pipeline_s
-from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, divided_s, stage_kinds
+from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, divided_s, kind_column, stage_kinds
 from .zero_bubble import MOST_PASSES, SPLIT_SCHEDULES, input_of, place_of, units_of
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "StageTimes",
     "divided_s",
     "input_of",
+    "kind_column",
     "least_pipeline_s",
     "pipeline_s",
     "place_of",

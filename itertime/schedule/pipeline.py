@@ -194,7 +194,7 @@ def _interleaved_s(stages: StageTimes, microbatches: Whole, rows: Whole) -> Arra
     exact = passes.last_chunk_decides()
     if any_of(~exact):
         exact |= passes.middle_may_decide(depth, microbatches[rows])
-    exact &= ~stages.present[LIGHT, rows]
+    exact &= ~stages.present[LIGHT, rows] & (stages.shares is None)
     for index in np.flatnonzero(~exact):
         times = stages.chunks(rows[index : index + 1], int(chunk_count[index]))
         forward_s, backward_s = times.forward + times.send_forward, times.backward + times.send_backward

@@ -2,7 +2,8 @@
 
 A pipeline has at most four kinds of stages, so arrays of shape (4, plans) describe all stages of all plans:
 the first stage (FIRST, embedding), middle stages with one layer more (HEAVY) or fewer (LIGHT), and the last
-stage (LAST, projection and loss). The only stage of a pipeline of one stage is a last one.
+stage (LAST, projection and loss). The only stage of a pipeline of one stage is a last one. Where a plan lists
+the layers of its stages, each stage between the ends is a kind of its own, and arrays have more rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertime.arrays import Array, Flags, Whole
 
 from .closed_forms import InterleavedPasses
 
-FIRST, HEAVY, LIGHT, LAST = range(4)
+FIRST, HEAVY, LIGHT, LAST = 0, 1, 2, -1
 _NOT_DIVIDED = ("embedding", "head", "p2p")
 
 
@@ -31,7 +32,18 @@ def stage_kinds(count: Whole) -> Whole:
     """
     ends = np.cumsum(count, axis=0).T
     position = np.arange(ends[:, -1].max(initial=0))
-    return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), LAST)
+    return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), len(count) - 1)
+
+
+def kind_column(kinds: int) -> Whole:
+    """The numbers of so many kinds as a column: FIRST, HEAVY, LIGHT, further ones, LAST.
+
+    >>> kind_column(5).ravel().tolist()
+    [0, 1, 2, 3, -1]
+    """
+    column = np.arange(kinds)[:, None]
+    column[-1] = LAST
+    return column
 
 
 def divided_s(parts: Mapping[str, Array]) -> Array:
@@ -68,6 +80,9 @@ class StageTimes:
     | `ahead` | names | parts of `backward` that need no gradients, so a stage does them before these come |
     | `weight` | (4, plans) | seconds of `backward` that a schedule may let wait, by the name of the part |
 
+    `shares`, (kinds, chunks, plans) each: of the parts that the chunks of a stage share what each takes,
+    forward and backward, where a plan lists the layers of several chunks; else None, and chunks are equal.
+
     Three parts belong to certain chunks: "embedding" to the first of a stage, "head" to the last, and "p2p",
     the sending, to all but the chunk at which the pass leaves the model. The chunks of a stage share
     the other parts. All chunks are equal, except the first chunk of the first stage and the last
@@ -80,6 +95,7 @@ class StageTimes:
     interleave: Whole
     ahead: tuple[str, ...] = ()
     weight: Mapping[str, Array] | None = None
+    shares: tuple[Array, Array] | None = None
 
     @cached_property
     def present(self) -> Flags:
@@ -160,7 +176,10 @@ class StageTimes:
         if parts is self.weight:
             divided = divided_s(parts)
         stage_s, column = divided[:, rows], np.arange(len(rows))[:, None]
-        if chunk_count == 1:
+        if self.shares is not None and chunk_count > 1:
+            shares = self.shares[0 if parts is self.forward else 1][:, :, rows]
+            chunk_s = stage_s[kinds, column][:, :, None] * np.moveaxis(shares, 1, 2)[kinds, column]
+        elif chunk_count == 1:
             chunk_s = stage_s[kinds, column][:, :, None].copy()
         else:
             equal_s = (stage_s[HEAVY] / chunk_count)[column][:, :, None]

@@ -14,6 +14,7 @@
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of such options, for one plan or many |
 | `STRATA` | bins of lengths of a stratified balance |
+| `layers_of_chunks`, `is_layout`, `layout_problem` | layers of chunks as a list; its faults |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `ZERO_BUBBLE` | the schedules in `PlanBatch.zero_bubble` |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
@@ -105,6 +106,9 @@ from .plans import (
     absent_modules,
     broken_options,
     in_order,
+    is_layout,
+    layers_of_chunks,
+    layout_problem,
     modules_of,
     outer_modules,
     parse_options,
@@ -187,7 +191,10 @@ __all__ = [
     "framework_of",
     "framework_reference",
     "in_order",
+    "is_layout",
     "is_system_file",
+    "layers_of_chunks",
+    "layout_problem",
     "list_frameworks",
     "list_lengths",
     "list_models",

@@ -28,6 +28,8 @@ class Exchange:
     `norm_s`: seconds of a norm that is taken once, before or after the exchange. `overlapped`: plans whose
     gradients travel during the last backward pass.
 
+    `late_s`: seconds of what overlaps that pass and goes on after it; None unless a schedule splits it.
+
     In a share `warmup_share` of the iterations the exchange is the uncompressed `warmup`.
     """
 
@@ -40,6 +42,7 @@ class Exchange:
     kernels: dict[str, Array] = field(default_factory=dict)
     warmup_share: float = 0.0
     warmup: Exchange | None = None
+    late_s: Array | None = None
 
     @property
     def total_s(self) -> Array:
@@ -57,7 +60,8 @@ class Exchange:
         """Of several divisions into buckets, (divisions, plans), that of each plan, or one for all plans."""
         columns = {
             name: of_division(getattr(self, name), rows)
-            for name in ("reduce_s", "gather_s", "buckets", "calls")
+            for name in ("reduce_s", "gather_s", "buckets", "calls", "late_s")
+            if getattr(self, name) is not None
         }
         kernels = {name: of_division(seconds, rows) for name, seconds in self.kernels.items()}
         return replace(self, **columns, kernels=kernels)

@@ -142,7 +142,10 @@ def _exchanged(
         backward = backward + traffic.buckets * seconds
     ahead = plans.grad_overlap & framework.gather_overlap
     exposed = exposed_s(traffic.gather_s, forward, traffic.buckets, ahead)
-    exposed = exposed + exposed_s(traffic.reduce_s, backward, traffic.buckets, traffic.overlapped)
+    late_s = exposed_s(traffic.reduce_s, backward, traffic.buckets, traffic.overlapped)
+    exposed = exposed + late_s
+    if plans.splits_backward:
+        traffic = replace(traffic, late_s=np.where(traffic.overlapped, late_s, 0.0))
     contention = workload.contention * np.maximum(traffic.total_s - exposed, 0.0)
     return _Exchanged(traffic, exposed, contention, clipping_seconds)
 

@@ -38,7 +38,7 @@ from itertime.costs.exchange import (
     secondary_bytes,
     state_bytes,
 )
-from itertime.costs.partition import Workload
+from itertime.costs.partition import Workload, kinds_of
 from itertime.errors import UserError
 from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import PRECISIONS, PlanBatch
@@ -51,8 +51,6 @@ BUFFERS_BYTES = 6e9
 """Bytes beyond the tensors that are counted one by one; `torch.cuda.max_memory_allocated` lacks them."""
 MEMORY_HEADROOM = 0.1
 """The share of a GPU's memory that plans leave free by default; docs/itertime.md has the evidence for it."""
-_STAGES = [FIRST, HEAVY, LAST]
-_SECOND, _LAST_ONE = np.array([[0], [1], [0]]), np.array([[0], [0], [1]])
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,15 @@ def checked_headroom(headroom: float) -> float:
     return headroom
 
 
+def _rows(plans: PlanBatch) -> list[int]:
+    """The kinds of stages that may be the fullest: the first, the second and the last; all where plans list
+    the layers of stages.
+    """
+    if not plans.chunk_layers:
+        return [FIRST, HEAVY, LAST]
+    return [*range(kinds_of(plans) - 1), LAST]
+
+
 def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     """Memory of the fullest stage: the first (most in flight), the second, or the last (logits).
 
@@ -98,7 +105,9 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     """
     site, partition = workload.system.site, workload.partition
     stages = _parts(_at_its_fullest(workload))
-    totals = np.where(partition.stages[_STAGES] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0)
+    totals = np.where(
+        partition.stages[_rows(workload.plans)] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0
+    )
     fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
     parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
@@ -122,10 +131,12 @@ def _on_cpu(workload: Workload) -> Array:
     model, plans = workload.model, workload.plans
     _, shared, experts = _parameters(workload)
     if model.lora_rank:
-        shared, experts = (part[_STAGES] for part in workload.partition.trained_parameters(model))
+        shared, experts = (
+            part[_rows(workload.plans)] for part in workload.partition.trained_parameters(model)
+        )
     state = state_bytes(model, plans.options) + np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
     owned = _owned(workload, shared, experts, plans.optimizer_shards)
-    layers = np.minimum(plans.offload_layers, workload.partition.layers[_STAGES])
+    layers = np.minimum(plans.offload_layers, workload.partition.layers[_rows(workload.plans)])
     activations = layers * activations_of(workload).kept * _in_flight(plans)
     fullest_bytes: Array = (np.where(plans.offload_optimizer, state, 0.0) * owned + activations).max(axis=0)
     return fullest_bytes
@@ -137,13 +148,14 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     """
     partition = workload.partition
     # A tied embedding is on both ends of the pipeline.
-    ends = np.array([partition.table, np.zeros(len(workload)), partition.tables])
-    in_layers, experts = (parameters[_STAGES] for parameters in partition.layer_parameters())
+    ends = np.zeros((len(_rows(workload.plans)), len(workload)))
+    ends[0], ends[-1] = partition.table, partition.tables
+    in_layers, experts = (parameters[_rows(workload.plans)] for parameters in partition.layer_parameters())
     if workload.plans.splits_backward:
         v_shaped, both_ways = workload.plans.v_shaped, workload.plans.both_ways
         in_layers, experts = _mirrored(in_layers, both_ways), _mirrored(experts, both_ways)
         ends[0] = np.where(v_shaped | both_ways, partition.tables, ends[0])
-        ends[2] = np.where(v_shaped, 0.0, ends[2])
+        ends[-1] = np.where(v_shaped, 0.0, ends[-1])
     return in_layers, in_layers + ends, experts
 
 
@@ -175,7 +187,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
     gathered = gathered * (1 - narrow)
     weights = _owned(workload, shared - narrow * in_layers, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
-        shared, experts = (parameters[_STAGES] for parameters in partition.trained_parameters(model))
+        shared, experts = (
+            parameters[_rows(workload.plans)] for parameters in partition.trained_parameters(model)
+        )
         if plans.splits_backward:
             shared, experts = _mirrored(shared, plans.both_ways), _mirrored(experts, plans.both_ways)
         weights = weights + _owned(workload, shared, experts, plans.weight_shards)
@@ -214,9 +228,9 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
     recomputed or copied, (3, plans) each.
     """
     plans, partition = workload.plans, workload.partition
-    layers = partition.layers[_STAGES]
+    layers = partition.layers[_rows(workload.plans)]
     kept_by_stage, live = np.zeros(layers.shape), np.zeros(layers.shape)
-    for form, count in zip(workload.forms, partition.counts[:, _STAGES], strict=True):
+    for form, count in zip(workload.forms, partition.counts[:, _rows(workload.plans)], strict=True):
         activations = activations_of(form)
         kept_by_stage = kept_by_stage + activations.kept * count
         # The last stage may have the head alone.
@@ -236,7 +250,7 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
 def _logits_by_stage(workload: Workload) -> Array:
     """Bytes of the logits on each stage, (3, plans)."""
     plans = workload.plans
-    logits = np.zeros((3, len(workload)))
+    logits = np.zeros((len(_rows(plans)), len(workload)))
     logits[-1] = _logits(workload)
     if plans.splits_backward:  # the projection lies on the first GPU, or on those at both ends
         logits[0] = np.where(plans.v_shaped | plans.both_ways, logits[-1], logits[0])
@@ -269,7 +283,7 @@ def _adam_states(workload: Workload) -> Array | float:
     if plans.options.optimizer != "muon":
         return 0.0
     in_layers, with_ends, _ = _parameters(workload)
-    counts = partition.counts[:, _STAGES]
+    counts = partition.counts[:, _rows(workload.plans)]
     if plans.splits_backward:
         counts = np.where(plans.both_ways, counts + counts[:, ::-1], counts)
     shared, experts = adam_states_bytes(workload, counts, with_ends - in_layers)
@@ -325,7 +339,8 @@ def _in_flight(plans: PlanBatch) -> Array:
     Schedules that split backward passes hold p on every stage, those of W that waits among them (Qi et al.
     2024, table 2), and p + 1 where micro-batches enter at both ends (DeepSeek-V3, table 2).
     """
-    position, chunks = _SECOND + _LAST_ONE * (plans.pp - 1), plans.interleave
+    rows, chunks = np.array(_rows(plans))[:, None], plans.interleave
+    position = np.where(rows == LAST, plans.pp - 1, rows)  # FIRST and HEAVY are 0 and 1
     later = plans.pp - position
     warmup = 2 * (later - 1) + (chunks - 1) * plans.pp
     wanted = np.where(chunks > 1, (warmup + 1) / chunks, later)

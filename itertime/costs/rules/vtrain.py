@@ -34,14 +34,14 @@ from itertime.costs.parallel_comm import summed_blocks
 from itertime.costs.partition import Workload
 from itertime.costs.passes import MICRO_BATCH_COLUMNS, has_embedding, micro_batch_passes
 from itertime.costs.stage import StageCosts
-from itertime.schedule import FIRST, LAST
+from itertime.schedule import FIRST, LAST, kind_column
 from itertime.spec import RECOMPUTE
 
 UNIT = 2**30 / 1e9
 """Bytes that the artifact takes for one of 10^9."""
 SEND_SHARE = 0.25
 """Of the node's NICs, that a send from one stage to the next gets."""
-_KIND = np.arange(4)[:, None]
+_KIND = kind_column(4)
 _KERNELS = ("gemm", "attention", "elementwise")
 _FULL = RECOMPUTE.index("full")
 

@@ -10,6 +10,7 @@
 | `STRATA` | bins of lengths of a stratified balance |
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
+| `layers_of_chunks`, `is_layout`, `layout_problem` | the layers of chunks as a list; what is wrong with one |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `ZERO_BUBBLE` | the schedules in `PlanBatch.zero_bubble` |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
@@ -22,6 +23,7 @@
 | `CHOICES` | the words that a field of a plan may have, by field |
 """
 
+from .layout import is_layout, layers_of_chunks, layout_problem
 from .option_rules import STRATA, broken_options
 from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
 from .plan import (
@@ -70,6 +72,9 @@ __all__ = [
     "absent_modules",
     "broken_options",
     "in_order",
+    "is_layout",
+    "layers_of_chunks",
+    "layout_problem",
     "modules_of",
     "outer_modules",
     "parse_options",

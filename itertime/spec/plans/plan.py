@@ -12,6 +12,7 @@ from itertime.errors import UserError, quoted
 from itertime.schedule import MOST_PASSES, SPLIT_SCHEDULES
 from itertime.spec.model import ModelSpec
 
+from .layout import is_layout, layers_of_chunks, layout_problem
 from .option_rules import broken_options
 from .options import DEFAULT_OPTIONS, PlanOptions
 from .recompute import absent_modules, in_order, modules_of, recompute_code, recompute_problem
@@ -125,7 +126,8 @@ class Plan:
     `--account-for-loss-in-pipeline-split`; torchtitan's default). "remainder" gives every chunk as many
     layers as the fullest needs, and the last one what remains; the first one holds all dense layers of a
     mixture, and chunks after the last layer stay empty (Megatron-Bridge's layouts of DeepSeek-V3). A chunk is
-    a stage, or one of its `interleave` parts.
+    a stage, or one of its `interleave` parts. A list like "7,8,9,8" has the layers of every chunk; so has a
+    layout string of Megatron Core (`spec/plans/layout.py`).
 
     `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
     (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
@@ -176,6 +178,8 @@ class Plan:
             value = getattr(self, name)
             if type(value) is not int and isinstance(value, np.integer):
                 object.__setattr__(self, name, int(value))
+        if is_layout(self.split) and layers_of_chunks(self.split):
+            object.__setattr__(self, "split", ",".join(map(str, layers_of_chunks(self.split))))
         if isinstance(self.recompute, str):
             object.__setattr__(self, "recompute", in_order(self.recompute))
 
@@ -202,6 +206,11 @@ class Plan:
         return self.precision not in ("bf16", "tf32")
 
     @property
+    def chunk_layers(self) -> tuple[int, ...]:
+        """Layers of each chunk where `split` lists them; else ()."""
+        return layers_of_chunks(self.split)
+
+    @property
     def label(self) -> str:
         """A short form of the plan, for tables and logs.
 
@@ -216,7 +225,7 @@ class Plan:
             words.append(f"etp{self.expert_tp}")
         if self.interleave > 1:
             words.append(f"v{self.interleave}")
-        if self.split == "ends":
+        if self.split == "ends" or self.chunk_layers:
             words.append(self.split)
         if self.zero_stage > 0:
             words.append(f"zero{self.zero_stage}")
@@ -277,9 +286,13 @@ class Plan:
         if problem := recompute_problem(self.recompute):
             bad.append(f"recompute={quoted(self.recompute)}: {problem}")
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
+            if name == "split" and is_layout(self.split):
+                if problem := layout_problem(self.split):
+                    bad.append(f"split={quoted(self.split)}: {problem}")
+            elif getattr(self, name) not in choices:
                 listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
-                bad.append(f"{name}={quoted(getattr(self, name))}: must be {listed}")
+                lists = ", or layers like 7,8,9,8" if name == "split" else ""
+                bad.append(f"{name}={quoted(getattr(self, name))}: must be {listed}{lists}")
         share = self.recompute_fraction
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             bad.append(f"recompute_fraction={quoted(share)}: must be a number from 0 to 1")
@@ -381,7 +394,7 @@ class Plan:
 
     def _stack_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
         """Rules on the stages of a model whose layers are of several kinds."""
-        if not model.stack or self.pp == 1 or model.layers % (self.pp * self.interleave):
+        if not model.stack or self.pp == 1 or model.layers % (self.pp * self.interleave) or self.chunk_layers:
             return []
         between = "between the first and the last stage" if self.interleave == 1 else "of all chunks"
         sizes = [pp for pp in range(1, model.layers + 1) if model.has_equal_stages(pp, self.interleave)]
@@ -433,8 +446,25 @@ class Plan:
             ),
         ]
 
+    def _layout_rules(self, model: ModelSpec, sizes: tuple[int, ...]) -> list[tuple[bool, str]]:
+        """Rules of a list of layers."""
+        chunks, layers = self.pp * self.interleave, model.layers
+        return [
+            (
+                len(sizes) != chunks,
+                f"split={self.split}: has {len(sizes)} chunks, and pp x interleave = {chunks}; "
+                "give layers of each chunk",
+            ),
+            (
+                sum(sizes) != layers,
+                f"split={self.split}: has {sum(sizes)} layers, not layers={layers}; change a number",
+            ),
+        ]
+
     def _chunk_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
         """Rules on the layers of the first and the last chunk."""
+        if sizes := self.chunk_layers:
+            return self._layout_rules(model, sizes)
         chunks, layers = self.pp * self.interleave, model.layers
         most, dense = -(-layers // chunks), model.dense_layers
         first = {"even": most, "remainder": dense, "compute": 0}.get(self.split, (layers + 2) // chunks - 1)

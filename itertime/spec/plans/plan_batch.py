@@ -49,8 +49,8 @@ class PlanBatch:
     CUDA_GRAPHS and DISPATCHERS, `recompute` one into RECOMPUTE or the `recompute_code` of modules.
     `zero_bubble` is the place in ZERO_BUBBLE of a schedule that splits backward passes, 0 for others.
     `bucket_bytes` is 0 where a plan has None. `etp` is never unstated. `tp_overlap` is 0, 1 or HABIT.
-    `recompute_permille` is `recompute_fraction` in thousandths. `rules` and `options` are no columns:
-    all plans of a batch have the same.
+    `recompute_permille` is `recompute_fraction` in thousandths. `rules`, `chunk_layers` and `options`
+    are no columns: all plans of a batch have the same.
     """
 
     tp: Whole
@@ -87,19 +87,26 @@ class PlanBatch:
     remainder: Flags
     zero_bubble: Whole
     rules: str = DEFAULT_RULES
+    chunk_layers: tuple[int, ...] = ()
     options: PlanOptions = DEFAULT_OPTIONS
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanBatch:
-        """The columns of `plans`, in their order. ValueError for plans of different rules or options."""
+        """The columns of `plans`, in their order. ValueError for plans of different rules, options or lists
+        of layers.
+        """
         rules, options = (plans[0].rules, plans[0].options) if plans else (DEFAULT_RULES, DEFAULT_OPTIONS)
         if any(plan.options != options or plan.rules != rules for plan in plans):
             raise ValueError("the plans of a batch must have the same rules and options")
+        chunk_layers = plans[0].chunk_layers if plans else ()
+        if any(plan.chunk_layers != chunk_layers for plan in plans):
+            raise ValueError("the plans of a batch must have the same list of layers")
         numbers = np.array([_numbers(plan) for plan in plans], dtype=np.int64).reshape(-1, len(_NUMBERS))
         switches = np.array([_switches(plan) for plan in plans], dtype=bool).reshape(-1, len(_SWITCHES))
         columns = dict(zip(_NUMBERS, numbers.T, strict=True))
         columns |= dict(zip(_SWITCHES, switches.T, strict=True))
-        return cls(**columns, rules=rules, options=options)  # type: ignore[arg-type]
+        same = {"rules": rules, "chunk_layers": chunk_layers, "options": options}
+        return cls(**columns, **same)  # type: ignore[arg-type]
 
     @cached_property
     def gpus(self) -> Whole:
@@ -244,6 +251,8 @@ class PlanBatch:
     def _split(self, row: int) -> str:
         columns = {"balanced": self.balanced, "compute": self.by_compute}
         columns |= {"ends": self.ends, "remainder": self.remainder}
+        if self.chunk_layers:
+            return ",".join(map(str, self.chunk_layers))
         return next((split for split, column in columns.items() if column[row]), "even")
 
     def __len__(self) -> int:
@@ -252,7 +261,7 @@ class PlanBatch:
     def take(self, rows: Whole | Flags | slice) -> PlanBatch:
         """The plans at `rows` (indices, a mask, or a slice)."""
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
-        return PlanBatch(**columns, rules=self.rules, options=self.options)
+        return PlanBatch(**columns, rules=self.rules, chunk_layers=self.chunk_layers, options=self.options)
 
     def distinct(self, names: Sequence[str]) -> tuple[Whole, Whole]:
         """Rows that differ in the columns `names`, sorted by these columns, and the index among them of every
@@ -305,7 +314,8 @@ class PlanBatch:
         )
 
 
-COLUMNS = tuple(field.name for field in fields(PlanBatch) if field.name not in ("rules", "options"))
+_OF_ALL = ("rules", "chunk_layers", "options")
+COLUMNS = tuple(field.name for field in fields(PlanBatch) if field.name not in _OF_ALL)
 
 
 def _range(column: Whole | Flags) -> tuple[int, int]:

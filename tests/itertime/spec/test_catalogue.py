@@ -170,6 +170,34 @@ def test_a_balanced_split_needs_no_divisor():
 
 
 MODULES = ("core_attn", "layernorm,moe_act", "mlp,moe,shared_experts")
+LISTS = [
+    ("7,8,9,8", "7,8,9,8"),
+    ("Et*7|(t*8|)*2t*9L", "7,8,8,9"),
+    ("E(tt|)*3, t | L", "2,2,2,1,0"),
+    ("E|(t|)*2L", "E|(t|)*2L"),
+]
+
+
+@pytest.mark.parametrize(("text", "split"), LISTS)
+def test_a_layout_string_is_the_list_of_its_layers(text, split):
+    plan = Plan(1, len(split.split(",")), 1, 1, 8, split=text)
+    assert plan.split == split
+    assert PlanBatch.of([plan]).plan(0).split in (split, "even")
+
+
+def test_equal_numbers_are_the_even_split_and_others_keep_the_work():
+    model, h100 = load_model("llama3-8b"), load_system("dgx-h100")
+    for pp, interleave, sizes in ((4, 1, "8,8,8,8"), (2, 2, "8,8,8,8")):
+        plan = Plan(1, pp, 1, 1, 16, interleave=interleave)
+        even, listed = (predict(model, each, h100) for each in (plan, replace(plan, split=sizes)))
+        assert listed.iteration_s == pytest.approx(even.iteration_s, rel=1e-12)
+        assert listed.memory_bytes == even.memory_bytes
+    plan = Plan(1, 4, 1, 1, 16, split="7,8,9,8")
+    light, heavy = (predict(model, replace(plan, split=each), h100) for each in ("7,8,9,8", "9,8,8,7"))
+    assert light.memory_parts["weights"] < heavy.memory_parts["weights"]
+    assert light.model_flops == heavy.model_flops
+
+
 VALUES = TABLES["values of plans"] | {"recompute": (*RECOMPUTE, *MODULES)}
 PLANS = st.builds(Plan, **{name: st.sampled_from(values) for name, values in VALUES.items()})
 

@@ -1,5 +1,6 @@
 """The whole iteration: formulas against the task graph, with every feature and option on; the trace."""
 
+import itertools
 import json
 import re
 from dataclasses import fields, replace
@@ -85,6 +86,12 @@ def runs(draw):
         values |= {"interleave": 2, "split": "even"}
     elif interleave > 1:
         values["schedule"] = "1f1b"
+    elif pp * interleave <= model.layers and draw(st.integers(0, 3)) == 0:
+        chunks = pp * interleave
+        borders = draw(st.sets(st.integers(1, model.layers - 1), min_size=chunks - 1, max_size=chunks - 1))
+        ends = [0, *sorted(borders), model.layers]
+        sizes = [str(end - start) for start, end in itertools.pairwise(ends)]
+        values |= {"split": ",".join(sizes), "offload_layers": 0}
     if values["schedule"] in SPLIT_SCHEDULES:
         values |= {"zero_stage": min(values["zero_stage"], 1), "offload_layers": 0}
     if model.attention == "core":
