@@ -68,12 +68,13 @@ class Pass:
 
 
 def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
-    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch or the share of hidden
-    dispatch.
+    """`MICRO_BATCH_COLUMNS`, and what else decides the longest sample of a micro-batch, the share of hidden
+    dispatch, or whether gradients of weights are a pass of their own.
     """
     if plans.options.batching == "longest" and plans.options.balance != "drawn":
         return MICRO_BATCH_COLUMNS + _DEALT_COLUMNS
-    return MICRO_BATCH_COLUMNS + (_COUNTED_COLUMNS if any_of(plans.ep_overlap) else ())
+    columns = MICRO_BATCH_COLUMNS + (_COUNTED_COLUMNS if any_of(plans.ep_overlap) else ())
+    return (*columns, "zero_bubble") if plans.splits_backward else columns
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """The pipeline: known results, bounds, and the recurrence against the plain task graph."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from itertime import Plan, predict
+from itertime.prediction import evaluate
 from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, pipeline_s
 from itertime.schedule.closed_forms import (
     InterleavedPasses,
@@ -16,6 +19,7 @@ from itertime.schedule.closed_forms import (
 )
 from itertime.schedule.recurrences import gpipe_s, interleaved_s, one_f_one_b_ahead_s, one_f_one_b_s
 from itertime.schedule.zero_bubble import SPLIT_SCHEDULES, split_schedule_s, units_of
+from itertime.spec import PlanBatch
 from itertime.timeline.task_graph import (
     Graph,
     StagePasses,
@@ -435,6 +439,13 @@ def test_devices_hold_as_many_micro_batches_as_memory_charges(schedule, held):
         steps = [{"forward": 1, "backward": 0, "weight": -1}[each.kind] for each in passes]
         peaks.append(max(np.cumsum(steps)))
     assert max(peaks) == held
+
+
+def test_plans_with_and_without_whole_backward_passes_are_evaluated_together():
+    plan = Plan(tp=1, pp=8, dp=1, micro_batch=1, global_batch=16)
+    plans = [replace(plan, schedule=schedule) for schedule in ("1f1b", "zb-h1", "gpipe", "zb-h1")]
+    together = evaluate("llama2-7b", PlanBatch.of(plans), "dgx-h100").iteration_s
+    assert together.tolist() == [predict("llama2-7b", each, "dgx-h100").iteration_s for each in plans]
 
 
 def test_tasks_in_a_circle_are_an_error_not_an_endless_loop():
