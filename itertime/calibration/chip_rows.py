@@ -31,9 +31,16 @@ _FAR, _NEAR = 0.2, 0.03
 """Differences between the work of a token that two rates state and that of the named model: from the first
 on the run had another number of layers, which agrees within the second.
 """
-_OTHER_SCHEDULES = ("zbb", "zbv", "zero-bubble", "v-half", "v-min")
-_ONE_CHUNK = ("v-min",)
-"""Schedules that use two chunks a stage to hold less, with the bubble of one."""
+_SCHEDULES = {
+    "zbb": ("zb-h1", None),
+    "zero-bubble": ("zb-h1", None),
+    "zbv": ("zb-v", 2),
+    "v-half": ("1f1b", 2),
+    "v-min": ("1f1b", None),
+}
+"""Words of a plan for schedules that let gradients of weights wait: the schedule that is nearest here, and
+its chunks a stage. V-Half and V-Min (Qi et al. 2024) hold less than `zb-v`, and leave bubbles.
+"""
 
 
 def chip_cells(row: Cells, row_cells: Cells) -> Cells:
@@ -138,22 +145,24 @@ def _degrees(
     row: Cells, model: ModelSpec, node: System, devices: int, plan: dict[str, int], assumed: list[str]
 ) -> Cells:
     """The cells of the plan: as its words say, or FSDP. UserError for degrees with another product."""
-    stated = any(name in plan for name in _DEGREES)
+    has_degrees = any(name in plan for name in _DEGREES)
     tp, pp, cp = (plan.get(name, 1) for name in ("tp", "pp", "cp"))
-    dp, rest = divmod(devices, tp * pp * cp)
-    if rest or plan.get("dp", dp) != dp:
+    dp, remainder = divmod(devices, tp * pp * cp)
+    if remainder or plan.get("dp", dp) != dp:
         raise UserError(
             f"plan={shown(row['plan'])}: {devices} chips or cores are not the product of its degrees"
         )
     batch = _batch(row, model, dp, pp, assumed)
-    if not stated and batch < dp:
+    if not has_degrees and batch < dp:
         cp, dp = dp // batch, batch
-    chunks = plan.get("vpp")
-    schedule = next((name for name in _OTHER_SCHEDULES if name in (row["plan"] or "")), None)
-    if schedule is not None:
-        chunks = None if schedule in _ONE_CHUNK else chunks
-        assumed.append(f"plan: schedule {schedule} is taken as 1F1B with {chunks or 1} chunks a stage")
-    if not stated:
+    schedule, chunks = "1f1b", plan.get("vpp")
+    word = next((word for word in _SCHEDULES if word in (row["plan"] or "")), None)
+    if word is not None:
+        schedule, chunks = _SCHEDULES[word]
+        if schedule == "zb-v" and model.layers % (2 * pp):
+            schedule, chunks = "zb-h1", None
+        assumed.append(f"plan: schedule {word} is taken as {schedule} with {chunks or 1} chunks a stage")
+    if not has_degrees:
         assumed.append("plan: states no degrees; taken as FSDP over all chips")
     return {
         "tp": tp,
@@ -162,10 +171,11 @@ def _degrees(
         "dp": dp,
         "ep": plan.get("ep"),
         "interleave": chunks,
+        "schedule": schedule,
         "global_batch": batch,
-        "micro_batch": plan.get("mb") or (1 if stated else max(batch // dp, 1)),
-        "zero_stage": 1 if stated else 3,
-        "zero_group": node.domain_gpus if not stated and devices > node.domain_gpus else None,
+        "micro_batch": plan.get("mb") or (1 if has_degrees else max(batch // dp, 1)),
+        "zero_stage": 1 if has_degrees else 3,
+        "zero_group": node.domain_gpus if not has_degrees and devices > node.domain_gpus else None,
         "sequence_parallel": tp > 1,
     }
 

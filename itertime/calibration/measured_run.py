@@ -326,6 +326,7 @@ def _plan(row: Cells, features: Features, model: ModelSpec) -> Plan:
         micro_batch=micro_batches(row)[0],
         global_batch=row["global_batch"],
         interleave=row["interleave"] or 1,
+        schedule=row["schedule"] or "1f1b",
         zero_group=row["zero_group"],
         sequence_parallel=bool(together),
         grad_overlap=bool(overlap),

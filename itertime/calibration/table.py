@@ -19,7 +19,7 @@ from typing import Any
 
 from itertime.errors import TableError, UserError, printable
 from itertime.io import GPU_W, check_repeated, open_input, read_mapping, shown, text_lines
-from itertime.spec import RECOMPUTE
+from itertime.spec import CHOICES, RECOMPUTE
 
 from .chip_rows import chip_cells
 from .named_rows import Cells, complete
@@ -122,6 +122,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "nic_gbps": _nic_gbps,
     "power": _power,
     "recompute": _choice(*reversed(RECOMPUTE)),
+    "schedule": _choice(*CHOICES["schedule"]),
     "true_false": _switch("True", "False"),
     "yes_no": _switch("yes", "no"),
     "kernel_precision": _choice("bf16", "fp8"),
