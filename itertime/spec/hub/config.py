@@ -128,6 +128,8 @@ class HubConfig:
     def __init__(self, content: Mapping[str, Any], where: str):
         self.where = where
         model_type = content.get("model_type")
+        if f"{model_type}_text" in architectures():
+            model_type = f"{model_type}_text"  # the text model of what has towers
         if not isinstance(model_type, str) or model_type not in architectures():
             hint = UnknownName("architecture", shown(model_type), architectures())
             raise UserError(

@@ -9,18 +9,27 @@ from typing import Any
 
 import yaml
 
-from itertime.errors import UserError, printable, quoted
+from itertime.errors import UserError, printable
 from itertime.spec.model import ModelSpec
 
 from .config import HubConfig
 from .encoder_decoder import decoder_of, is_encoder_decoder
 from .ends import ends_of
 from .layers import HubLayer, layers_of
+from .towers import tower_parameters
 
 _DEFAULTS = {
     name: getattr(field.default, "default", field.default)
     for name, field in ModelSpec.__dataclass_fields__.items()
 }
+_NO_TOWERS = (
+    "quantization_config",
+    "compression_config",
+    "init_config",
+    "attn_config",
+    "ffn_config",
+    "generation_config",
+)
 _TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -49,29 +58,44 @@ def imported_model(content: Mapping[str, Any], path: str | Path) -> ImportedMode
     """
     path = Path(path)
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    model = _text_model(content, name or "config", str(path))
+    model = _model_with_towers(content, name or "config", str(path))
     about = content.get("_name_or_path") or ", ".join(map(str, content.get("architectures") or ()))
     source = f"config.json of {about or content.get('model_type')}, imported; seq_len is assumed"
     return replace(model, keys={"name": name or "config", **model.keys, "source": printable(source)})
 
 
+def _model_with_towers(content: Mapping[str, Any], name: str, where: str) -> ImportedModel:
+    """The text model of a config, with the towers beside it."""
+    towers = [
+        key
+        for key, value in content.items()
+        if key.endswith("_config") and key not in _NO_TOWERS and isinstance(value, Mapping) and value
+    ]
+    text_key = next((key for key in _TEXT if key in towers), None)
+    if text_key is None and not towers:
+        return _text_model(content, name, where)
+    if text_key is None:  # the keys of the text model stand beside the tower
+        inner = {key: value for key, value in content.items() if key not in towers}
+    else:
+        inner = dict(content[text_key])
+        where = f"{where}: {text_key}"
+        if "tie_word_embeddings" in content:
+            inner["tie_word_embeddings"] = content["tie_word_embeddings"]
+    model = _text_model(inner, name, where)
+    towers = [key for key in towers if key != text_key]
+    if not towers:
+        return model
+    beside = sum(
+        tower_parameters(content, key, model.keys["hidden"], where.removesuffix(f": {text_key}"))
+        for key in towers
+    )
+    extra = model.keys.get("extra_parameters", 0) + beside
+    reason = f"the tower for images ({beside:,} of the extra_parameters) has no cost"
+    keys = {**model.keys, "extra_parameters": extra, "not_predicted": reason}
+    return ImportedModel({key: keys[key] for key in _ordered(keys)}, model.parameters + beside)
+
+
 def _text_model(content: Mapping[str, Any], name: str, where: str) -> ImportedModel:
-    """The model of a config, or of the text model in it."""
-    for key in _TEXT:
-        if isinstance(content.get(key), Mapping):
-            towers = [inner for inner in content if inner.endswith("_config") and inner != key]
-            for tower in towers:
-                if isinstance(content[tower], Mapping) and content[tower] and tower != "quantization_config":
-                    raise UserError(
-                        f"{where}: {tower}={quoted(content[tower])}: this tower beside the text model is not "
-                        f"understood; remove it to import the text model alone ({key})"
-                    )
-            inner = (
-                {"tie_word_embeddings": content["tie_word_embeddings"]}
-                if ("tie_word_embeddings" in content)
-                else {}
-            )
-            return _text_model({**inner, **content[key]}, name, f"{where}: {key}")
     config = HubConfig(content, where)
     if is_encoder_decoder(config):
         keys, layers, ends = decoder_of(config)

@@ -10,6 +10,7 @@ import yaml
 from itertime import ModelSpec, load_model
 from itertime.cli import main
 from itertime.errors import UserError
+from itertime.spec import refusal_of
 from itertime.spec.hub import imported_model
 from tests.places import SHARED
 
@@ -64,15 +65,43 @@ def test_what_is_not_understood_is_refused_by_name(changes, text):
     assert text in str(refused.value)
 
 
-def test_a_tower_is_refused_and_its_text_model_imported(tmp_path):
-    tower = {"model_type": "mistral3", "text_config": LLAMA, "vision_config": {"hidden_size": 1024}}
+GEMMA_TOWER = {
+    "model_type": "gemma3",
+    "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240}
+    | {"num_hidden_layers": 34, "sliding_window": 1024},
+    "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 1152, "image_size": 896}
+    | {"intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14, "vision_use_head": False},
+}
+QWEN_TOWER = {
+    "model_type": "qwen2_5_vl",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vision_token_id": 151654,
+    "tie_word_embeddings": False,
+    "vision_config": {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "in_chans": 3}
+    | {"patch_size": 14, "out_hidden_size": 3584, "spatial_patch_size": 14},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"), [(GEMMA_TOWER, 4_300_079_472), (QWEN_TOWER, 8_292_166_656)]
+)
+def test_towers_are_counted_and_not_predicted(config, parameters, tmp_path):
+    """Gemma 3 4B and Qwen2.5-VL 7B, as their pages on Hugging Face count them."""
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(tower), encoding="utf-8")
-    with pytest.raises(UserError, match=r"vision_config=.* remove it to import the text model alone"):
+    path.write_text(json.dumps(config), encoding="utf-8")
+    model = load_model(str(path))
+    assert model.parameters == parameters
+    assert "the tower for images" in refusal_of(model)
+    path.write_text(json.dumps({**config, "vision_config": None}), encoding="utf-8")
+    assert refusal_of(load_model(str(path))) == ""
+    path.write_text(json.dumps({**config, "model_type": "mllama"}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"vision_config=.* remove it to import the text model alone|mllama"):
         load_model(str(path))
-    del tower["vision_config"]
-    path.write_text(json.dumps(tower), encoding="utf-8")
-    assert load_model(str(path)).parameters == CONFIGS["llama"]["parameters"]
 
 
 def test_layers_become_the_shortest_keys():
