@@ -136,9 +136,9 @@ def _runs_of(name: str, sheet: ChipSheet, parts: list[RunSet]) -> ChipRuns:
             logs[:, :, column] = logs[:, :, 0]
             continue
         for row, efficiency in enumerate(EFFICIENCIES.tolist()):
-            stated = dataclasses.replace(sheet, efficiency=efficiency, expert_efficiency=experts)
+            fitted_sheet = dataclasses.replace(sheet, efficiency=efficiency, expert_efficiency=experts)
             logs[:, row, column] = np.concatenate(
-                [_logs(part, profile_by_sheet(name, stated)) for part in parts]
+                [_logs(part, profile_by_sheet(name, fitted_sheet)) for part in parts]
             )
     return ChipRuns(name, sheet.chip_class, tuple(models), tuple(mixtures), logs)
 
@@ -154,18 +154,18 @@ def _logs(runs: RunSet, profile: Any) -> Array:
     """Logarithms of predicted over measured seconds with another profile; infinite where the profile would
     beat its peak.
     """
-    others = tuple(dataclasses.replace(run, profile=profile) for run in runs.runs)
+    scaled_runs = tuple(dataclasses.replace(run, profile=profile) for run in runs.runs)
     try:
-        seconds = RunSet(runs.cells, others, ()).evaluate(Site())[0]
+        seconds = RunSet(runs.cells, scaled_runs, ()).evaluate(Site())[0]
     except UserError:
         return np.concatenate([_logs_of_one(runs, row, profile) for row in range(len(runs))])
     return np.asarray(np.log(seconds / runs.measured_s))
 
 
 def _logs_of_one(runs: RunSet, row: int, profile: Any) -> Array:
-    one = dataclasses.replace(runs.runs[row], profile=profile)
+    run = dataclasses.replace(runs.runs[row], profile=profile)
     try:
-        seconds = RunSet((runs.cells[row],), (one,), ()).evaluate(Site())[0]
+        seconds = RunSet((runs.cells[row],), (run,), ()).evaluate(Site())[0]
     except UserError:
         return np.array([np.log(1e-3)])
     return np.asarray(np.log(seconds / runs.measured_s[row]))
@@ -182,7 +182,7 @@ class Fit:
         """The expert efficiency of every class: the geometric mean of 1, which is assumed, and of what each
         chip with mixtures and dense models asks for; the nearest of `EXPERTS`.
         """
-        chosen = {}
+        by_class = {}
         for chip_class in sorted({chip.chip_class for chip in self.runs.values()}):
             values = [1.0]
             for chip in self.runs.values():
@@ -191,8 +191,8 @@ class Fit:
                     efficiency = dense.best(1.0)
                     values.append(min(EXPERTS, key=lambda value: mixed.loss(efficiency, value)))
             mean = float(np.mean(np.log(values)))
-            chosen[chip_class] = min(EXPERTS, key=lambda value: abs(math.log(value) - mean))
-        return chosen
+            by_class[chip_class] = min(EXPERTS, key=lambda value: abs(math.log(value) - mean))
+        return by_class
 
     def experts_of(self, chip_class: str) -> float:
         return self.experts.get(chip_class, 1.0)
@@ -214,8 +214,9 @@ class Fit:
     def of_class(self, chip_class: str, without: str = "") -> float:
         """The geometric mean of a class, without a chip and others of its die."""
         members = self.members(chip_class)
-        others = [value for name, value in members.items() if name != SAME_DIE.get(without, without)]
-        return float(np.exp(np.mean(np.log(others or list(members.values())))))
+        left_out = SAME_DIE.get(without, without)
+        values = [value for name, value in members.items() if name != left_out]
+        return float(np.exp(np.mean(np.log(values or list(members.values())))))
 
 
 def _left_out(runs: Sequence[ChipRuns], chip: ChipRuns) -> Array:

@@ -97,10 +97,10 @@ def read_sheet(path: str | Path) -> tuple[ChipSheet, dict[str, Any]]:
     content = read_mapping(path)
     of_chip = {key: value for key, value in content.items() if _field(key) in ChipSheet.__dataclass_fields__}
     nodes = {key: value for key, value in content.items() if key not in of_chip}
-    known = {*ChipSheet.__dataclass_fields__, *NODE_KEYS}
+    sheet_keys = {*ChipSheet.__dataclass_fields__, *NODE_KEYS}
     for key in nodes:
         if key not in NODE_KEYS and _field(key) not in NODE_KEYS:
-            raise UserError(f"{path}: {UnknownName('key', key, known)}; remove it or correct its name")
+            raise UserError(f"{path}: {UnknownName('key', key, sheet_keys)}; remove it or correct its name")
     sheet = construct(ChipSheet, in_field_units(ChipSheet, of_chip, str(path)), path)
     if sheet.die is not None and (sheet.efficiency or sheet.expert_efficiency or sheet.kernels):
         raise UserError(
@@ -121,12 +121,14 @@ def base_of(sheet: ChipSheet, where: str | Path) -> Profile:
     Raises UserError for a profile that is not shipped, or not itself measured.
     """
     key = "die" if sheet.die is not None else "kernels"
-    stated = sheet.die or sheet.kernels
-    if stated is None:
+    profile_name = sheet.die or sheet.kernels
+    if profile_name is None:
         return nearest_profile(sheet)
-    if stated not in measured_profiles():
-        raise UserError(f"{where}: {key}: {UnknownName('measured profile', stated, measured_profiles())}")
-    return load_profile(stated)
+    if profile_name not in measured_profiles():
+        raise UserError(
+            f"{where}: {key}: {UnknownName('measured profile', profile_name, measured_profiles())}"
+        )
+    return load_profile(profile_name)
 
 
 @cache

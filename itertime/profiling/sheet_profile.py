@@ -105,9 +105,9 @@ class _Ratios:
     def attention(self, model: AttentionModel, peak_flops_per_s: float) -> AttentionModel:
         """A model of an attention kernel, at most at the share of the peak that products reach."""
         scaled = model.scaled(self.peak * self.share, self.memory)
-        most = self.efficiency * peak_flops_per_s
+        limit = self.efficiency * peak_flops_per_s
         curves = [
-            dataclasses.replace(curve, flops_per_s=min(curve.flops_per_s, most)) for curve in scaled.curves
+            dataclasses.replace(curve, flops_per_s=min(curve.flops_per_s, limit)) for curve in scaled.curves
         ]
         return dataclasses.replace(scaled, curves=curves)
 
