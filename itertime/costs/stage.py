@@ -275,20 +275,28 @@ def _shards_forward(workload: Workload, sharded: Sequence[Sharded], micro_batch:
         _exposed_forward(workload, sharded, form_work) for form_work in _work_of_forms(workload, micro_batch)
     )
     shards = _Shards.of(moved, exposed, beside_kernels)
-    return replace(shards, exposed=exposed + sharded[0].root_gather)
+    root_gather = sharded[0].root_gather
+    if any_of(workload.plans.pp > 1):  # both ends of a pipeline have a table each
+        at_ends = (kind_column(len(layers)) == FIRST) | (kind_column(len(layers)) == LAST)
+        root_gather = np.where(at_ends, root_gather, 0.0)
+    return replace(shards, exposed=exposed + root_gather)
 
 
 def _exposed_forward(workload: Workload, sharded: Sequence[Sharded], work: Sequence[Array]) -> Array:
     """Seconds of a forward pass's gathers that the `work` of its layers, by their form, does not hide.
 
-    The form of the first layer, whose gather nothing hides, is the last one of a mixture with dense layers.
+    Nothing hides the gather of the first layer of each chunk. Of a stage without layers of the form that the
+    model's first layer has, it is one of the first form that the stage has.
     """
-    partition, total = workload.partition, np.zeros(workload.partition.layers.shape)
+    counts, chunks = workload.partition.counts, workload.plans.interleave
+    total, model_first = np.zeros(counts[0].shape), workload.model.first_form
+    first = np.where(counts[model_first] > 0, model_first, (counts > 0).argmax(axis=0))
     for form, (moves, hiding) in enumerate(zip(sharded, work, strict=True)):
-        count, exposed = partition.counts[form], np.maximum(moves.forward - hiding, 0.0)
-        alone = (count - 1) * exposed + moves.forward
-        total = total + (alone if form == workload.model.first_form else count * exposed)
-    return np.where(partition.counts[workload.model.first_form] > 0, total, 0.0)
+        count, exposed = counts[form], np.maximum(moves.forward - hiding, 0.0)
+        alone = np.minimum(count, chunks)
+        with_first = (count - alone) * exposed + alone * moves.forward
+        total = total + np.where(first == form, with_first, count * exposed)
+    return np.where(workload.partition.layers > 0, total, 0.0)
 
 
 def _shards_backward(workload: Workload, sharded: Sequence[Sharded], micro_batch: Pass) -> _Shards:

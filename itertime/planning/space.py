@@ -396,7 +396,9 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, space: Space) 
     cp, tp, pp, dp = shapes[:4, :, None]
     _, zero, sequence, ep, _ = choices[:, None, :]
     ranks, etp = dp * cp, space.etp
-    keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1)))
+    # Weights and gradients that travel with every micro-batch of a pipeline are tried on request alone.
+    on_request = bool(space.pp) and min(space.zero_stage) >= 2
+    keeps = (zero == 0) | ((ranks > 1) & ((zero == 1) | (pp == 1) | on_request))
     keeps &= (sequence == 0) | ((tp > 1) & (model.seq_len % tp == 0))
     if any(kind.mixer not in ("attention", "none") for kind in model.layer_kinds):
         keeps &= cp == 1

@@ -321,11 +321,6 @@ def _shard_rules(options: PlanOptions, plans: Degrees) -> Rules:
             f"{written}: gradient_shards must be a multiple of weight_shards, and optimizer_shards of "
             "gradient_shards; give all three (those left out are as zero_stage and zero_group say)",
         ),
-        (
-            ((weights > 1) | (gradients > 1)) & (plans.pp > 1),
-            f"{written}: weights and gradients are shared with every micro-batch, which needs pp=1; "
-            "give optimizer_shards alone",
-        ),
     ]
 
 

@@ -355,7 +355,6 @@ class Plan:
                 (True, f"recompute={self.recompute}: {need}; leave it out")
                 for need in absent_modules(model, modules_of(recompute_code(self.recompute)))
             ),
-            (self.zero_stage >= 2 and pp > 1, f"zero_stage={self.zero_stage}: needs pp=1"),
             *((bool(broken), reason) for broken, reason in broken_options(self.options, model, self)),
             *((True, reason) for reason in refusals(self, model)),
         ]

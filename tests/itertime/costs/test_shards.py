@@ -145,6 +145,20 @@ def test_gradients_of_experts_that_nothing_shards_are_summed_over_all_copies() -
     assert found.reduce_s == pytest.approx(scattered, rel=1e-12)
 
 
+def test_stages_of_a_pipeline_gather_their_own_layers() -> None:
+    """Without prefetch nothing is hidden: all of the model's gathers, whatever the number of stages; the
+    slowest stage pays a share of them with every micro-batch.
+    """
+    model = load_model("llama2-7b")
+    plan = Plan(1, 1, 8, 1, 128, zero_stage=3, prefetch=False, recompute="none")
+    parts = [predict(model, replace(plan, pp=pp), load_system("dgx-h100")) for pp in (1, 2, 4)]
+    moved = [each.breakdown["fsdp_comm"] for each in parts]
+    assert moved[1] == pytest.approx(moved[0] / 2, rel=0.05)
+    assert moved[2] == pytest.approx(moved[0] / 4, rel=0.1)
+    states = [each.memory_parts["gradients"] + each.memory_parts["optimizer"] for each in parts]
+    assert states[2] == pytest.approx(states[0] / 4, rel=0.05)
+
+
 def test_nothing_is_hidden_without_prefetch() -> None:
     """Sums in another order once left -1e-19 s of contention."""
     plan = Plan(1, 1, 8, 3, 96, zero_stage=3, grad_overlap=True, schedule="gpipe", prefetch=False)

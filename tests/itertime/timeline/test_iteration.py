@@ -79,7 +79,7 @@ def runs(draw):
     even = "even" if model.layers % (pp * interleave) == 0 else "balanced"
     values |= {
         "global_batch": dp * 4 * pp * draw(st.integers(1, 3)),
-        "zero_stage": draw(st.sampled_from([0, 1] if pp > 1 else [0, 1, 2, 3])),
+        "zero_stage": draw(st.sampled_from([0, 1, 2, 3])),
         "split": draw(st.sampled_from([even, "ends", "remainder"] + ["compute"] * (interleave == 1))),
     }
     if values["schedule"] == "zb-v" and model.layers % (2 * pp) == 0:
@@ -232,7 +232,7 @@ def optioned_runs(draw) -> tuple[ModelSpec, Plan, System]:
         chosen = replace(chosen, warmup_share=0.0)
     model = load_model(draw(st.sampled_from(["bert-large", "gpt3-1.3b", "olmoe-1b-7b"])))
     model = replace(model, seq_len=512, lengths="wikipedia-512", attention="flash", layers=4)
-    pp = draw(st.sampled_from([1, 2])) if chosen.batching in ("padded", "packed") and stage < 2 else 1
+    pp = draw(st.sampled_from([1, 2])) if chosen.batching in ("padded", "packed") else 1
     plan = Plan(
         tp=draw(st.sampled_from([1, 2])),
         pp=pp,
