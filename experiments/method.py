@@ -24,9 +24,9 @@ from statistics import fmean
 
 import pandas as pd
 
+from experiments.output import write_tables
 from experiments.profiles.build import build
 from itertime.commandline import run_task
-from itertime.io import read_text, write_text
 from itertime.prediction import Prediction, predict
 from itertime.profiling import render
 from itertime.spec import ModelSpec, Plan, Profile, load_profile, load_system
@@ -36,7 +36,6 @@ PAGE, FOLDER = HERE / "METHOD.md", HERE / "method_h200"
 KERNELS, ITERATIONS = FOLDER / "kernels.csv.gz", FOLDER / "iterations.csv"
 CHIP, SYSTEM = "h200-141gb", "dgx-h200"
 NEUTRAL, FRAMEWORKS = "megatron", ("megatron", "compile", "te", "eager")
-MOST_BYTES = 1_000_000  # of the page
 
 
 @dataclass(frozen=True)
@@ -170,16 +169,7 @@ TABLES = {"iterations": iterations_table, "errors": errors_table, "frameworks": 
 def main() -> int:
     """Write the tables of the page."""
 
-    def task() -> None:
-        page = read_text(PAGE, MOST_BYTES)
-        for name, table in TABLES.items():
-            start, mark, behind = page.partition(f"<!-- {name} -->")
-            rest = behind.partition("<!-- end -->")[2]
-            page = f"{start}{mark}\n\n" + "\n".join(table()) + f"\n\n<!-- end -->{rest}"
-        write_text(PAGE, page)
-        print(f"{PAGE} written")
-
-    return run_task(task)
+    return run_task(lambda: write_tables(PAGE, {name: table() for name, table in TABLES.items()}))
 
 
 if __name__ == "__main__":

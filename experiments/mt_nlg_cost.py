@@ -2,9 +2,10 @@
 
     python -m experiments.mt_nlg_cost --out FOLDER
 
-writes `plans.csv` (one row per plan), `summary.md` (the published plans beside the best found), `networks.md`
-(the same on the nodes of vTrain's configuration, unless `--system` names others) and `heatmap.png` (with the
-extra `docs`), and prints the evaluation's time on stderr. experiments/MT_NLG.md has the results.
+writes `plans.csv` (one row per plan), `summary.md` (the published plans beside the best found) and
+`heatmap.png` (with the extra `docs`). Unless `--system` names other nodes, `networks.md` has the same on the
+nodes of vTrain's configuration, and `rules.md` these by the rules of vTrain's artifact, too. The program
+prints the evaluation's time on stderr. experiments/MT_NLG.md has the results.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from itertime import Evaluation, PlanBatch, evaluate, load_model, load_system
 from itertime.errors import UserError
 from itertime.io import write_text
 from itertime.planning.space import candidates, divisors, named_space
-from itertime.spec import RECOMPUTE
+from itertime.spec import DEFAULT_RULES, RECOMPUTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +40,11 @@ SYSTEM, VTRAIN_SYSTEM = "dgx-a100-80gb", "a100-80gb-800g"  # 1,600 and 800 Gb/s 
 TPS, LARGEST_DP = (4, 8, 16), 32
 PUBLISHED = ((8, 8, 35), (8, 10, 35), (8, 12, 35))  # Smith et al. (2022), as vTrain lists them: tp, dp, pp
 VTRAIN = (8, 12, 21)  # vTrain's cheaper plan
+MEASURED_S = {(8, 8, 35): 60.1, (8, 10, 35): 50.2, (8, 12, 35): 44.4}  # Smith et al. (2022)
+PUBLISHED_USD = {(8, 8, 35): 9.01e6, (8, 12, 21): 8.62e6}  # Bang et al. (MICRO 2024), case study 1
+PUBLISHED_CHANGES = ("4.3 %", "about 6 %", "4.5 %")
+KNOWN = ("none", "full")  # recomputation that the rules of vTrain's artifact know
+UNLIMITED = 1e6  # times the NICs of a node, with which sends and exchanges take no time
 FEWER_GPUS, LONGER = 0.9, 1.1  # "10 % fewer GPUs" for at most 10 % more time
 DAY_S, HOUR_S = 86_400.0, 3_600.0
 COLUMNS = (
@@ -104,17 +110,21 @@ def study(
     recompute: str = "full",
     tokens: float = 270e9,
     price_usd: float = 5.0,
+    rules: str = DEFAULT_RULES,
+    nics: float = 1.0,
 ) -> Study:
     """Evaluate tp in `TPS`, dp up to `LARGEST_DP` that divide the global batch, pp that divide the layers.
 
-    Micro-batch 1, 1F1B. `site`: a system file that gives `system` its site constants.
+    Micro-batch 1, 1F1B. `site`: a system file that gives `system` its site constants. `nics`: how many times
+    as fast the network of a node is.
     """
     model, machine = load_model(MODEL), load_system(system)
+    machine = replace(machine, nic_bytes_per_s=nics * machine.nic_bytes_per_s)
     if site is not None:
         machine = replace(machine, site=load_system(site).site)
     started = time.perf_counter()
     sizes = sorted({tp * dp * pp for tp in TPS for dp in _dps() for pp in divisors(model.layers)})
-    space = replace(named_space("vtrain"), tp=TPS, micro_batch=(1,), recompute=(recompute,))
+    space = replace(named_space("vtrain"), tp=TPS, micro_batch=(1,), recompute=(recompute,), rules=rules)
     plans = candidates(model, GLOBAL_BATCH, machine, space, sizes)
     plans = plans.take(plans.dp <= LARGEST_DP)
     found = evaluate(model, plans, machine, memory_headroom=0.0)  # as in the published study
@@ -178,6 +188,51 @@ def networks(done: Study, other: Study) -> str:
             cells += [f"{first:.2f}", f"{second:.2f} ({second / first - 1:+.1%})"]
         lines.append(f"| {shape} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def rules(wide: Study, own: Study, paper: Study, unlimited: Study) -> str:
+    """Seconds, dollars and what vTrain's plan saves as measured, as published, by the rules of vTrain's
+    artifact and by those here, as two Markdown tables. `wide`: 1,600 Gb/s by the rules here, `own` 800 Gb/s;
+    `paper`: 800 Gb/s by the other rules, `unlimited` by these on a network that takes no time.
+    """
+    lines = [
+        "| (tp, dp, pp) | measured, s | paper's rules, s | here, s "
+        "| published, $M | paper's rules, $M | here, $M |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for shape in (*PUBLISHED, VTRAIN):
+        measured, usd = MEASURED_S.get(shape), PUBLISHED_USD.get(shape)
+        seconds = [float(done.evaluation.iteration_s[done.row(shape)]) for done in (paper, own)]
+        costs = [f"{float(done.cost_usd[done.row(shape)]) / 1e6:.2f}" for done in (paper, own)]
+        errors = [f" ({value / measured - 1:+.0%})" if measured else "" for value in seconds]
+        cells = [
+            f"{measured:.1f}" if measured else "",
+            *(f"{value:.2f}{error}" for value, error in zip(seconds, errors, strict=True)),
+            f"{usd / 1e6:.2f}" if usd else "",
+            *costs,
+        ]
+        lines.append(f"| {shape} | {' | '.join(cells)} |")
+    studies = (paper, unlimited, own, wide)
+    lines += [
+        "",
+        f"| {VTRAIN} beside {PUBLISHED[0]} | published | paper's rules | these, sends and exchanges free "
+        "| here | here, 1,600 Gb/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = zip(("saves", "takes longer", "utilisation rises by"), *map(changes, studies), strict=True)
+    for (name, *values), published in zip(rows, PUBLISHED_CHANGES, strict=True):
+        lines.append(f"| {name} | {published} | " + " | ".join(f"{value:.2%}" for value in values) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def changes(done: Study) -> tuple[float, float, float]:
+    """What vTrain's plan saves of the cost of the published one; its longer time, its higher utilisation."""
+    before, after = done.row(PUBLISHED[0]), done.row(VTRAIN)
+    cost, time_s, mfu = (
+        float(values[after] / values[before] - 1)
+        for values in (done.cost_usd, done.training_s, done.evaluation.mfu)
+    )
+    return -cost, time_s, mfu
 
 
 def _line(done: Study, name: str, row: int | None) -> str:
@@ -254,21 +309,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     try:
         done = study(system=options.system, **choices)
-        other = study(system=VTRAIN_SYSTEM, **choices) if options.system == SYSTEM else None
+        tables = {"summary.md": summary(done)}
+        if options.system == SYSTEM:
+            own = study(system=VTRAIN_SYSTEM, **choices)
+            tables["networks.md"] = networks(done, own)
+            if options.recompute in KNOWN:
+                paper, unlimited = (
+                    study(system=VTRAIN_SYSTEM, rules="vtrain", nics=nics, **choices)
+                    for nics in (1.0, UNLIMITED)
+                )
+                tables["rules.md"] = rules(done, own, paper, unlimited)
         make_folder(options.out)
         write_text(options.out / "plans.csv", plans_csv(done))
-        write_text(options.out / "summary.md", summary(done))
-        if other is not None:
-            write_text(options.out / "networks.md", networks(done, other))
+        for name, text in tables.items():
+            write_text(options.out / name, text)
         draw_if_possible(options.out / "heatmap.png", lambda path: draw(done, path))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     counts = f"{len(done.plans)} plans, {done.fits.sum()} fit in memory, {done.front.sum()} on the front"
     print(f"{counts}; listed and evaluated in {done.seconds * 1e3:.1f} ms", file=sys.stderr)
-    print(summary(done), end="")
-    if other is not None:
-        print("\n" + networks(done, other), end="")
+    print("\n".join(tables.values()), end="")
     return 0
 
 

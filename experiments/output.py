@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from itertime.errors import UserError
-from itertime.io import replacing
+from itertime.io import read_text, replacing, write_text
+
+MOST_BYTES = 1_000_000  # of a page
 
 
 def make_folder(folder: Path) -> None:
@@ -26,3 +28,16 @@ def draw_if_possible(path: Path, draw: Callable[[Path], None]) -> None:
         return
     with replacing(path) as temporary:
         draw(temporary)
+
+
+def write_tables(page: Path, tables: Mapping[str, Iterable[str]]) -> None:
+    """Writes the lines of tables into a page: each between its name and the next end, as comments of HTML.
+    Says so on stdout.
+    """
+    text = read_text(page, MOST_BYTES)
+    for name, lines in tables.items():
+        start, mark, behind = text.partition(f"<!-- {name} -->")
+        rest = behind.partition("<!-- end -->")[2]
+        text = f"{start}{mark}\n\n" + "\n".join(lines) + f"\n\n<!-- end -->{rest}"
+    write_text(page, text)
+    print(f"{page} written")

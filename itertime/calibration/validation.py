@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from itertime.accuracy import interval_s
-from itertime.errors import UserError
+from itertime.errors import UnknownName, UserError
 from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
-from itertime.spec import Site
+from itertime.spec import DEFAULT_RULES, RULES, Plan, Site, refusals
 
 from .bert_run import stated_precision
 from .conventions import source_of
@@ -34,11 +34,13 @@ class RowError:
 
     `interval_s` is the prediction's interval, computed without the runs of the row's own source. `assumed`:
     what the prediction takes for granted because the row does not say it, or no plan can state it. `groups`:
-    the row's value of each of `GROUPINGS`.
+    the row's value of each of `GROUPINGS`. `plan`: the plan of the run, or of those that it may have had the
+    one that is predicted.
     """
 
     id: str
     measured_s: float
+    plan: Plan
     prediction: Prediction
     memory_measured_gb: float | None
     interval_s: tuple[float, float] | None = None
@@ -78,16 +80,18 @@ class FileErrors:
         return len(self.predicted) + len(self.skipped)
 
 
-def validate(path: str | Path, site: Site | None = None) -> FileErrors:
+def validate(path: str | Path, site: Site | None = None, rules: str = DEFAULT_RULES) -> FileErrors:
     """Predict every row of a table of measured runs, with the constants of `site`; None: those of the system
-    that a row names, or neutral ones.
+    that a row names, or neutral ones. Rows of plans that the `rules` cannot say are skipped.
 
-    Raises TableError for a malformed file.
+    Raises TableError for a malformed file, UnknownName for unknown rules.
     """
+    if rules not in RULES:
+        raise UnknownName("rules", rules, RULES)
     predicted, skipped = [], []
     for row in read_table(path):
         try:
-            predicted.append(_predict_row(row, site, Path(path).stem))
+            predicted.append(_predict_row(row, site, Path(path).stem, rules))
         except UserError as error:
             skipped.append(Skipped(row["id"], str(error)))
     return FileErrors(str(path), tuple(predicted), tuple(skipped))
@@ -143,7 +147,7 @@ def write_rows(files: Sequence[FileErrors], path: str | Path) -> None:
     write_text(path, text.getvalue())
 
 
-def _predict_row(row: Cells, site: Site | None, file: str) -> RowError:
+def _predict_row(row: Cells, site: Site | None, file: str, rules: str) -> RowError:
     """Predict one row. Raises UserError, with the reason, for a row that cannot be expressed.
 
     Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits in
@@ -151,6 +155,12 @@ def _predict_row(row: Cells, site: Site | None, file: str) -> RowError:
     measured run needs no headroom.
     """
     run, plans = expressed(row, site)
+    if rules != DEFAULT_RULES:
+        plans = [replace(plan, rules=rules) for plan in plans]
+        broken = [refusals(plan, run.model) for plan in plans]
+        if all(broken):
+            raise UserError("; ".join(broken[0]))
+        plans = [plan for plan, reasons in zip(plans, broken, strict=True) if not reasons]
     predictions = [
         (plan, predict(run.model, plan, run.system, run.profile, memory_headroom=0.0)) for plan in plans
     ]
@@ -162,6 +172,7 @@ def _predict_row(row: Cells, site: Site | None, file: str) -> RowError:
     return RowError(
         id=row["id"],
         measured_s=row["iteration_s"],
+        plan=plan,
         prediction=prediction,
         memory_measured_gb=row["memory_gb"],
         interval_s=interval,

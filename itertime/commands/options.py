@@ -83,6 +83,14 @@ TpOverlap = Annotated[
 Dispatcher = Annotated[
     str, option("--dispatcher", "Of tokens to their experts: alltoall, deepep or hybridep.", EXECUTION)
 ]
+Rules = Annotated[
+    str,
+    option(
+        "--rules",
+        "By which seconds follow from kernels: itertime, or vtrain: those of that paper's artifact.",
+        EXECUTION,
+    ),
+]
 Options = Annotated[
     str,
     option(
@@ -200,14 +208,7 @@ class Execution:
     cuda_graphs: Annotated[
         str, option("--cuda-graphs", "Launch at once: none, the kernels of layers, or full.", EXECUTION)
     ] = "none"
-    rules: Annotated[
-        str,
-        option(
-            "--rules",
-            "By which seconds follow from kernels: itertime, or vtrain: those of that paper's artifact.",
-            EXECUTION,
-        ),
-    ] = "itertime"
+    rules: Rules = "itertime"
     options: Options = ""
 
 

@@ -12,7 +12,7 @@ import typer
 from itertime.commandline import print_json
 from itertime.errors import printable
 
-from .options import Json, Settings, option, system_of
+from .options import Json, Rules, Settings, option, system_of
 
 
 def validate(
@@ -25,6 +25,7 @@ def validate(
     rows: Annotated[
         Path | None, option("--rows", "Write measured and predicted values to this file.")
     ] = None,
+    rules: Rules = "itertime",
     json: Json = False,
 ) -> None:
     """Compare predicted with measured seconds, for every row of iteration tables."""
@@ -38,10 +39,10 @@ def validate(
     if by is not None and by not in GROUPINGS:
         raise UnknownName("grouping", by, GROUPINGS)
     site = system_of(system, settings).site if system else None
-    results = [run(path, site) for path in files]
+    results = [run(path, site, rules) for path in files]
     if rows is not None:
         write_rows(results, rows)
-    document = summary(results, by)
+    document = {"rules": rules} | summary(results, by)
     if json:
         print_json(document)
         return

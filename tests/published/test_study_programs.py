@@ -24,8 +24,8 @@ def files_of(folder: Path) -> set[str]:
         (bert.main, ["--page", "page.md"], BERT, ["scale.md"], "scale.png"),
         (local_steps.main, [], ("runs.csv", "summary.md"), ["summary.md"], "seconds.png"),
         (
-            mt_nlg_cost.main, ["--price", "2.5"], ("networks.md", "plans.csv", "summary.md"),
-            ["summary.md", "networks.md"], "heatmap.png",
+            mt_nlg_cost.main, ["--price", "2.5"], ("networks.md", "plans.csv", "rules.md", "summary.md"),
+            ["summary.md", "networks.md", "rules.md"], "heatmap.png",
         ),
         (onebit_adam.main, [], ("bandwidth.md", "published.md"), ["published.md"], "speedup.png"),
     ],
@@ -48,7 +48,7 @@ def test_a_program_writes_its_files(
     monkeypatch.setattr(output, "find_spec", lambda name: None)
     system = ["--system", VTRAIN_SYSTEM] if main is mt_nlg_cost.main else []  # one network is faster
     assert main(["--out", "less", *system]) == 0
-    assert files_of(Path("less")) == set(files) - ({"networks.md"} if system else set())
+    assert files_of(Path("less")) == set(files) - ({"networks.md", "rules.md"} if system else set())
     assert f"{picture} is not drawn: matplotlib is not installed" in capsys.readouterr().err
 
 
