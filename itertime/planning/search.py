@@ -49,7 +49,7 @@ Rows = Whole
 OBJECTIVES = ("time", "cost", "pareto")
 BLOCK = 4096  # plans whose arrays stay in the processor's cache
 FEW_PLANS = 2000  # that are evaluated faster than pruned
-FEW_BALANCED_PLANS = 16  # the same where each number of ranks takes draws of samples
+FEW_STEPPED_PLANS = 16  # the same where ranks take draws of samples, or schedules are stepped through
 DEGREES = ("tp", "pp", "dp", "micro_batch")
 FIGURES = ("gpus", "iteration_s", "low_s", "high_s", "memory_gb", *RATES)
 
@@ -251,9 +251,11 @@ def among_best(
 
 def _few(plans: PlanBatch) -> int:
     """So many plans are evaluated faster than pruned. The bound is that of the mean rank, without draws; the
-    evaluation needs draws where samples are balanced over the ranks.
+    evaluation needs draws where samples are balanced over the ranks. By other rules than the default ones it
+    steps through the schedule.
     """
-    return FEW_PLANS if plans.options.balance == "drawn" else FEW_BALANCED_PLANS
+    bound_is_cheap = plans.options.balance != "drawn" or plans.rules != DEFAULT_RULES
+    return FEW_STEPPED_PLANS if bound_is_cheap else FEW_PLANS
 
 
 def best_of_counts(model: ModelSpec, plans: PlanBatch, system: System, profile: Profile) -> Rows:

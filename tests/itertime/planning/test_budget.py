@@ -92,12 +92,22 @@ def test_command_prints_one_json_document(capsys: pytest.CaptureFixture[str]) ->
     assert document["rule_parameters"] > largest >= 0.99 * document["published"]["simulated"]["parameters"]
 
 
-@pytest.mark.parametrize("options", [["--space", "vtrain"], ["--space", "vtrain", "--recompute", "full"]])
-def test_page_shows_what_the_command_prints(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("system", "options"),
+    [
+        ("dgx-a100-80gb", ["--space", "vtrain"]),
+        ("dgx-a100-80gb", ["--space", "vtrain", "--recompute", "full"]),
+        ("a100-80gb-800g", ["--rules", "vtrain", "--recompute", "full"]),
+    ],
+)
+def test_page_shows_what_the_command_prints(
+    system: str, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Regression: experiments/COMPUTE_OPTIMAL.md; run its commands and paste what they print to renew it."""
-    assert main([*COMMAND, *options]) == 0
+    command = [*COMMAND[:2], system, *COMMAND[3:], *options]
+    assert main(command) == 0
     page = (ROOT / "experiments" / "COMPUTE_OPTIMAL.md").read_text(encoding="utf-8")
-    assert f"itertime {' '.join([*COMMAND, *options])}\n" in page
+    assert f"itertime {' '.join(command)}\n" in page
     assert f"```text\n{capsys.readouterr().out}```" in page
 
 
