@@ -51,7 +51,7 @@ class Pass:
     """Seconds of one pass of one micro-batch: one layer of each form by part, the embedding, the head.
 
     `weights`, `head_weight`: of a backward pass what gives gradients of weights, of one layer of each form
-    and of the head; stated where a schedule splits backward passes.
+    and of the head.
     """
 
     layers: tuple[Parts, ...]
@@ -153,8 +153,7 @@ def micro_batch_passes(workload: Workload, reduced: Array | None = None) -> tupl
     layers = layer_costs(workload, reduced)
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
-    splits = workload.plans.splits_backward
-    split = (tuple(layer.weight for layer in layers), head[2]) if splits else ()
+    split = tuple(layer.weight for layer in layers), head[2]
     return (
         Pass(tuple(layer.forward for layer in layers), embedding[0], head[0]),
         Pass(tuple(layer.backward for layer in layers), embedding[1], head[1], *split),

@@ -121,7 +121,7 @@ def _weights_s(workload: Workload, micro_batch: Pass) -> Parts | None:
     """Seconds of a backward pass that give gradients of weights, (4, plans), by the names that say which
     chunk they belong to; None where no schedule splits it.
     """
-    if not micro_batch.weights or micro_batch.head_weight is None:
+    if not workload.plans.splits_backward or micro_batch.head_weight is None:
         return None
     counts, nothing = workload.partition.counts, np.zeros(workload.partition.layers.shape)
     layers = sum((count * each for count, each in zip(counts, micro_batch.weights, strict=True)), nothing)
