@@ -7,8 +7,7 @@ rule.
 |---|---|
 | `Reservations` | the jobs that entered, their reservations, and the test of which further jobs fit |
 | `follow` | the proposal of a policy that keeps its reservations |
-
-`kernels` has the rules, ElasticFlow's two ideas first among them, and `tables` what they work on.
+| `kernels` | the rules, ElasticFlow's two ideas first among them; `tables` has what they work on |
 
 Theorem. No job with a reservation is late, if jobs work no slower than predicted (`JobView.rate`), changes
 cost no more than predicted (`JobView.restart_s`), stated work is true, and nodes in service stay so but for

@@ -28,29 +28,36 @@ def follow(state: State, reservations: Reservations, rule: Callable[[], None] | 
     """
     reservations.update(state)
     if rule is None:
-        changed, due, wake_at = reservations.call(kernels.decide)
+        *lists, wake_at = reservations.call(kernels.decide)
     else:
         reservations.call(kernels.begin)
         rule()
-        changed, due, wake_at = reservations.call(kernels.finish)
+        *lists, wake_at = reservations.call(kernels.finish)
     proposal = state.proposal()
-    if changed:
-        _Following(reservations, proposal, changed, due).propose()
+    if lists[0]:
+        _Following(reservations, proposal, *lists).propose()
     if wake_at < inf:
         proposal.wake_at = float(wake_at)
     return proposal
 
 
 class _Following:
-    """One decision. `serves`: by node of the cluster, the virtual node that it serves, or `_WHOLE`; `server`:
-    by virtual node, the node of the cluster. `fixed`: the jobs that they serve, which stay there.
+    """One decision (`kernels.finish`). `serves`: by node of the cluster, the virtual node that it serves, or
+    `_WHOLE`. `fixed`: the jobs that they serve, which stay there.
     """
 
-    def __init__(self, reservations: Reservations, proposal: Proposal, changed: list[int], due: list[int]):
-        self.reservations, self.proposal, self.changed, self.due = reservations, proposal, changed, set(due)
+    def __init__(
+        self,
+        reservations: Reservations,
+        proposal: Proposal,
+        changed: list[int],
+        due: list[int],
+        able: list[int],
+    ):
+        self.reservations, self.proposal, self.changed = reservations, proposal, changed
+        self.due, self.able = set(due), set(able)
         self.jobs, self.sizes, self.views = reservations.jobs, reservations.sizes, reservations.views
         self.serves: dict[int, int] = {}
-        self.server: dict[int, int] = {}
         self.fixed: set[int] = set()
         self._is_claimed = False  # whether the nodes of all jobs in place are noted
 
@@ -68,12 +75,12 @@ class _Following:
         due = [i for i in self.changed if i in self.due]
         due.sort(key=lambda i: (jobs.end_s[i], self.views[i].order))
         unseated = [i for i in due if not self._keep(i)]
-        self._seat([i for i in unseated if jobs.target[i] == jobs.row[i] and not self._may_stay(i)])
+        self._seat([i for i in unseated if jobs.target[i] == jobs.row[i] and self._must_move(i)])
         growing = [i for i in self.changed if i not in self.fixed and jobs.target[i] >= 0]
         for i in sorted(growing, key=lambda i: (-sizes.gpus[jobs.target[i]], self.views[i].order)):
             self._grow(i)
         failed = [i for i in unseated if i not in self.fixed and self._drafted(i) != jobs.target[i]]
-        self._seat([i for i in failed if not self._may_stay(i)])
+        self._seat([i for i in failed if self._must_move(i)])
         for view in self.proposal.changes:
             i = self.reservations.row[view]
             jobs.in_place[i] = int(i in self.fixed)
@@ -104,21 +111,16 @@ class _Following:
             else:
                 proposal.start(view, gpus, gpu_type=gpu_type)
 
-    def _may_stay(self, i: int) -> bool:
-        """Whether a job that is due may stay where it is, on spare GPUs."""
-        is_unmoved = self._drafted(i) == self.jobs.held_row[i]
-        return is_unmoved and bool(self.reservations.call(kernels.may_stay, i))
+    def _must_move(self, i: int) -> bool:
+        """Whether a job that is due may not stay where it is, on spare GPUs."""
+        return i not in self.able or self._drafted(i) != self.jobs.held_row[i]
 
     # Addresses
 
     def _serve(self, i: int, placement: Placement) -> None:
         """Let the nodes of a job in place serve its address."""
-        v = int(self.jobs.address[i])
         self.fixed.add(i)
-        for node, _ in placement:
-            self.serves[node] = v
-            if v != _WHOLE:
-                self.server[v] = node
+        self.serves.update(dict.fromkeys([node for node, _ in placement], int(self.jobs.address[i])))
 
     def _claim(self) -> None:
         """Note which nodes serve the jobs that stay in place, before a job is seated."""
@@ -141,17 +143,16 @@ class _Following:
         if v == _WHOLE:
             is_alone = all(node not in self.serves for node, _ in placement)
             return bool(is_alone and len(placement) == self.sizes.nodes[row])
-        return len(placement) == 1 and self.server.get(v, node) == node and self.serves.get(node, v) == v
+        is_free = node not in self.serves and v not in self.serves.values()
+        return len(placement) == 1 and (is_free or self.serves.get(node) == v)
 
     def _keep(self, i: int) -> bool:
         """Seat a job where it runs, if its address can be there."""
         placement = self.proposal.placement(self.views[i])
-        is_to_stay = self.jobs.target[i] == self.jobs.row[i]
-        if not placement or not is_to_stay or not self._fits(i, placement):
-            return False
-        self._serve(i, placement)
-        self.jobs.in_place[i] = 1
-        return True
+        if placement and self.jobs.target[i] == self.jobs.row[i] and self._fits(i, placement):
+            self._serve(i, placement)
+            self.jobs.in_place[i] = 1
+        return i in self.fixed
 
     def _seat(self, rows: Iterable[int]) -> None:
         """Seat jobs that are due, in this order. Jobs that are not seated give way."""
@@ -180,8 +181,8 @@ class _Following:
             placement = None
         if placement is None:
             nodes = self._choose(i, {node for node, _ in held_placement or ()})
-            for node, node_gpus in nodes:
-                evicted += self._clear(i, node, node_gpus)
+            for place in nodes:
+                evicted += self._clear(i, place)
             if not nodes or not proposal.has_room(view, nodes):
                 return evicted
             placement = proposal.start(view, gpus, on=nodes)
@@ -195,8 +196,9 @@ class _Following:
         self._claim()
         row, v, view = self.jobs.row[i], int(self.jobs.address[i]), self.views[i]
         pool, gpus = self.reservations.pools[self.sizes.type[row]], int(self.sizes.gpus[row])
-        if v in self.server:
-            return ((self.server[v], gpus),)
+        servers = [node for node, address in self.serves.items() if address == v]
+        if v != _WHOLE and servers:
+            return ((servers[0], gpus),)
         counts, node_gpus = view.node_counts, pool.gpus_per_node
         if sum(counts) != gpus:
             counts = tuple(min(node_gpus, gpus - place) for place in range(0, gpus, node_gpus))
@@ -223,16 +225,13 @@ class _Following:
                 gpus_on.setdefault(node, {})[i] = gpus
         return gpus_on
 
-    def _clear(self, i: int, node: int, gpus: int) -> list[int]:
-        """Make room for `gpus` GPUs of a job on a node: jobs that are not due go first, then small ones, then
-        late submissions.
+    def _clear(self, i: int, place: tuple[int, int]) -> list[int]:
+        """Make room for GPUs of a job on a node: jobs that are not due go first, then small ones, then late
+        submissions. Returns the jobs that gave way.
         """
-        proposal, evicted, gpus_of = self.proposal, list[int](), self._gpus_on().get(node, {})
-        rivals = [rival for rival in gpus_of if rival not in self.fixed]
-        rivals.sort(key=lambda rival: (rival in self.due, gpus_of[rival], -self.views[rival].order))
-        for rival in rivals:
-            if proposal.has_room(self.views[i], ((node, gpus),)):
-                break
-            proposal.stop(self.views[rival])
-            evicted.append(rival)
+        gpus_of, evicted = self._gpus_on().get(place[0], {}), list[int]()
+        for rival in sorted(gpus_of, key=lambda j: (j in self.due, gpus_of[j], -self.views[j].order)):
+            if rival not in self.fixed and not self.proposal.has_room(self.views[i], (place,)):
+                self.proposal.stop(self.views[rival])
+                evicted.append(rival)
         return evicted

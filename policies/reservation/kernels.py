@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from .tables import Job, Pool, Size, Tables
 
-__all__ = ["admit", "begin", "decide", "finish", "least_s", "may_hold", "may_stay"]
+__all__ = ["admit", "begin", "decide", "finish", "least_s", "may_hold"]
 
 INSTANT_S = 1e-6  # times this close are one: they differ by rounding
 SLACK_S = 1e-3  # far more than the rounding of times
@@ -72,8 +72,8 @@ def split(timeline: Timeline, time: float) -> int:
 
 def take(timeline: Timeline, amount: int, start: float, end: float) -> None:
     if end > start:
-        free, first = timeline.free, split(timeline, start)
-        for k in range(first, split(timeline, end)):
+        free, place = timeline.free, split(timeline, start)
+        for k in range(place, split(timeline, end)):
             free[k] -= amount
 
 
@@ -94,11 +94,9 @@ def latest_end(timeline: Timeline, amount: int, span: float, end: float, now: fl
 
 def is_free(timeline: Timeline, amount: int, start: float, end: float) -> bool:
     times = timeline.times
-    k = max(0, bisect_left(times, start + INSTANT_S) - 1)
-    while k < len(times) and times[k] < end - INSTANT_S:
+    for k in range(max(0, bisect_left(times, start + INSTANT_S) - 1), bisect_left(times, end - INSTANT_S)):
         if timeline.free[k] < amount:
             return False
-        k += 1
     return True
 
 
@@ -110,23 +108,23 @@ def latest_place(size: Size, span: float, end: float, now: float, calendar: Cale
     pool = calendar.pools[size.type]
     if size.nodes > 0:
         return latest_end(pool, size.nodes, span, end, now) - span, -1
-    least, best_start, best, unused = inf, -inf, -1, len(calendar.virtual)
+    extension_s, start_s, address, unused = inf, -inf, -1, len(calendar.virtual)
     for v in range(len(calendar.virtual)):
         if calendar.type[v] < 0:
             unused = min(unused, v)
         elif calendar.type[v] == size.type:
-            opens = calendar.opens_s[v]
-            last = latest_end(calendar.virtual[v], size.gpus, span, min(end, calendar.closes_s[v]), now)
-            start = last - span
-            if last <= opens or (start < opens and not is_free(pool, 1, start, opens)):
+            opens, closes = calendar.opens_s[v], calendar.closes_s[v]
+            v_end = latest_end(calendar.virtual[v], size.gpus, span, min(end, closes), now)
+            v_start = v_end - span
+            if v_end <= opens or (v_start < opens and not is_free(pool, 1, v_start, opens)):
                 continue
-            further = max(0.0, opens - start)
-            if further < least or (further == least and start > best_start):
-                least, best_start, best = further, start, v
-                if further == 0.0 and start == end - span:
+            v_extension = max(0.0, opens - v_start)
+            if v_extension < extension_s or (v_extension == extension_s and v_start > start_s):
+                extension_s, start_s, address = v_extension, v_start, v
+                if v_extension == 0.0 and v_start == end - span:
                     break
-    if best >= 0:
-        return best_start, best
+    if address >= 0:
+        return start_s, address
     return latest_end(pool, 1, span, end, now) - span, unused
 
 
@@ -320,12 +318,12 @@ def fill_anew(anew: list[int], staying: list[int], tables: Tables) -> tuple[bool
     whether all fit, and the latest deadline of one that did not.
     """
     short_s, leeway, order, count = -inf, 0.0, anew, len(anew)
-    beside = calendar_of(staying, tables)
+    former_calendar = calendar_of(staying, tables)
     for attempt in range(max(LEAST_ATTEMPTS, min(ROUND * ROUNDS, FILLS // count))):
         if attempt % ROUND == 0:
             leeway = 0.0 if attempt == 0 else 0.0125 * 2.0 ** (attempt // ROUND)
             order = anew.copy()
-        calendar, rectangles = copy_of(beside), [Rectangle(-1, 0.0, 0.0, -1)]
+        calendar, rectangles = copy_of(former_calendar), [Rectangle(-1, 0.0, 0.0, -1)]
         rectangles.clear()
         for i in order:
             rectangle = minimum_share(tables.jobs[i], leeway, calendar, tables)
@@ -350,7 +348,7 @@ def overload_s(new: int, tables: Tables) -> float:
     """The first deadline by which jobs with a reservation and the `new` one need more worth of GPU time than
     there is until then, so that no order helps; -inf if there is none.
     """
-    needed, worth = 0.0, 0.0
+    needed_gpu_s, worth = 0.0, 0.0
     if len(tables.plans) > 0:
         return -inf
     for t in range(len(tables.pools)):
@@ -358,9 +356,9 @@ def overload_s(new: int, tables: Tables) -> float:
     for i in tables.line:
         job = tables.jobs[i]
         if job.row >= 0 or i == new:
-            needed += least_s(i, tables)[0]
+            needed_gpu_s += least_s(i, tables)[0]
             is_later = job.deadline_s >= tables.jobs[new].deadline_s
-            if is_later and needed > worth * (job.deadline_s - tables.now_s):
+            if is_later and needed_gpu_s > worth * (job.deadline_s - tables.now_s):
                 return job.deadline_s
     return -inf
 
@@ -438,8 +436,8 @@ def may_have(job: Job, row: int, stay_s: float, now: float, sizes: Any) -> bool:
     Spare GPUs may be gone at the next event. So a job that is due can afford them only if its rectangle
     leaves time for the restart there, which is time without work, and for the one back.
     """
-    due, size = is_due(job, now), sizes[row]
-    if due and row == job.row:
+    is_job_due, size = is_due(job, now), sizes[row]
+    if is_job_due and row == job.row:
         return True
     is_larger = size.gpus > job.held or size.type != job.held_type
     if is_larger and size.restart_s + job.work / size.rate >= stay_s:
@@ -448,7 +446,7 @@ def may_have(job: Job, row: int, stay_s: float, now: float, sizes: Any) -> bool:
         return True
     stays = row == job.held_row
     away_s = job.paying_s if stays else size.restart_s
-    if due:
+    if is_job_due:
         return returns_in_time(job, size, away_s, now + SLACK_S, sizes)
     return stays or size.gpus <= sizes[job.row].gpus or job.start_s >= now + away_s
 
@@ -466,14 +464,6 @@ def may_hold(i: int, row: int, tables: Tables) -> bool:
     """Whether job i may hold a size instead of what it holds (`may_have`)."""
     job = tables.jobs[i]
     return may_have(job, row, finish_s(job, tables.sizes), tables.now_s, tables.sizes)
-
-
-def may_stay(i: int, tables: Tables) -> bool:
-    """Whether job i, which is due, may stay where it is, on spare GPUs."""
-    job, sizes = tables.jobs[i], tables.sizes
-    if job.held_row < 0:
-        return False
-    return returns_in_time(job, sizes[job.held_row], job.paying_s, tables.now_s - INSTANT_S, sizes)
 
 
 def share_spare(tables: Tables) -> None:
@@ -502,14 +492,14 @@ def share_spare(tables: Tables) -> None:
             break
         _, _, k, row = heappop(steps)
         job, size = jobs[line[k]], sizes[row]
-        pool, more, leaves = pools[size.type], size.gpus, False
+        pool, added_gpus, leaves = pools[size.type], size.gpus, False
         if job.target >= 0:
             leaves = sizes[job.target].type != size.type
-            more -= 0 if leaves else sizes[job.target].gpus
-        if more <= room(job, size, pool):
+            added_gpus -= 0 if leaves else sizes[job.target].gpus
+        if added_gpus <= room(job, size, pool):
             if leaves:
                 pools[sizes[job.target].type].spare += sizes[job.target].gpus
-            pool.spare -= more
+            pool.spare -= added_gpus
             job.target = row
         else:
             leaves = False
@@ -607,29 +597,35 @@ def widen(tables: Tables) -> None:
                 break
 
 
-def finish(tables: Tables) -> tuple[list[int], list[int], float]:
-    """The jobs that change their GPUs, or are due and not in place; all that are due; and when the next
-    reservation begins.
+def finish(tables: Tables) -> tuple[list[int], list[int], list[int], float]:
+    """The jobs that change their GPUs, or are due and not in place; all that are due; those of them that may
+    stay where they are, on spare GPUs; and when the next reservation begins.
     """
-    changed, due, wake_s = [0], [0], inf
-    changed.clear()
-    due.clear()
     if has_spare(tables.pools):
         widen(tables)
+    now, jobs, wake_s = tables.now_s, tables.jobs, inf
     for i in tables.line:
-        job = tables.jobs[i]
-        moves = job.target != job.held_row or (job.held_row < 0 and job.held > 0)
-        if is_due(job, tables.now_s):
-            due.append(i)
-            moves = moves or job.in_place == 0
-        elif job.row >= 0:
-            wake_s = min(wake_s, job.start_s)
-        if moves:
-            changed.append(i)
-    return changed, due, wake_s
+        if jobs[i].row >= 0 and not is_due(jobs[i], now):
+            wake_s = min(wake_s, jobs[i].start_s)
+    due_jobs = [i for i in tables.line if is_due(jobs[i], now)]
+    staying = [i for i in due_jobs if may_stay(jobs[i], now, tables.sizes)]
+    return [i for i in tables.line if must_change(jobs[i], now)], due_jobs, staying, wake_s
 
 
-def decide(tables: Tables) -> tuple[list[int], list[int], float]:
+def must_change(job: Job, now: float) -> bool:
+    """Whether a job changes its GPUs, or is due and not in place."""
+    is_moving = job.target != job.held_row or (job.held_row < 0 and job.held > 0)
+    return is_moving or (is_due(job, now) and job.in_place == 0)
+
+
+def may_stay(job: Job, now: float, sizes: Any) -> bool:
+    """Whether a job that is due may stay where it is, on spare GPUs."""
+    if job.held_row < 0:
+        return False
+    return returns_in_time(job, sizes[job.held_row], job.paying_s, now - INSTANT_S, sizes)
+
+
+def decide(tables: Tables) -> tuple[list[int], list[int], list[int], float]:
     """A decision of ElasticFlow: reserved GPUs, then spare ones by marginal return. See `finish`."""
     begin(tables)
     share_spare(tables)

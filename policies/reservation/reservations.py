@@ -71,7 +71,7 @@ class Reservations:
             line = np.array(self._line_rows, np.int64)
             arrays = Tables(self.now_s, line, *[table.array_of(table.rows) for table in self._tables])
             calls: dict[Callable[..., Any], tuple[Any, ...]] = {kernels.may_hold: (0, 0, arrays)}
-            calls |= dict.fromkeys((kernels.admit, kernels.may_stay, kernels.least_s), (0, arrays))
+            calls |= dict.fromkeys((kernels.admit, kernels.least_s), (0, arrays))
             calls |= dict.fromkeys((kernels.begin, kernels.decide, kernels.finish), (arrays,))
             if _KERNELS.compile_for(calls):
                 self._compile()

@@ -18,45 +18,29 @@ __all__ = ["Job", "Plan", "Pool", "Size", "Table", "Tables"]
 
 @dataclass(slots=True)
 class Job:
-    """A job in the system.
+    """A job in the system. Its rectangle is the size `row` from `start_s` to `end_s` at `address`."""
 
-    | field | |
-    |---|---|
-    | `deadline_s` | infinite without a deadline |
-    | `first_row`, `end_row` | its sizes: from this row to before that one, by type, ascending |
-    | `work`, `paying_s` | units of work left, with the guard; overhead left to pay |
-    | `work_then`, `paying_then`, `then_s` | the same when they were last read, and when that was |
-    | `speed` | units of work/s on what it holds |
-    | `is_new`, `waits` | whether it never ran; whether it could run and holds no GPUs |
-    | `held`, `held_type`, `held_row` | GPUs that it holds, their type, and the row of that size |
-    | `in_place` | 1: it runs at its address; 2: it holds whole nodes alone; 0: neither |
-    | `row`, `start_s`, `end_s` | its rectangle: a size (-1: it has none) and when |
-    | `address` | the virtual node of the rectangle; -1: whole nodes |
-    | `retry_s` | when to reserve anew if it is behind |
-    | `target` | the size that it is to hold from now on (-1: none) |
-    """
-
-    deadline_s: float = inf
-    first_row: int = 0
+    deadline_s: float = inf  # infinite without a deadline
+    first_row: int = 0  # its sizes: from this row to before `end_row`, by type, ascending
     end_row: int = 0
-    work: float = 0.0
-    paying_s: float = 0.0
-    work_then: float = 0.0
+    work: float = 0.0  # units of work left, with the guard
+    paying_s: float = 0.0  # overhead left to pay
+    work_then: float = 0.0  # both when they were last read, and when that was
     paying_then: float = 0.0
     then_s: float = 0.0
-    speed: float = 0.0
-    is_new: int = 0
-    waits: int = 0
-    held: int = 0
+    speed: float = 0.0  # units of work/s on what it holds
+    is_new: int = 0  # whether it never ran
+    waits: int = 0  # whether it could run and holds no GPUs
+    held: int = 0  # GPUs that it holds, their type, and the row of that size
     held_type: int = 0
     held_row: int = -1
-    in_place: int = 0
-    row: int = -1
+    in_place: int = 0  # 1: it runs at its address; 2: it holds whole nodes alone; 0: neither
+    row: int = -1  # of its rectangle; -1: it has none
     start_s: float = 0.0
     end_s: float = 0.0
-    address: int = -1
-    retry_s: float = -inf
-    target: int = -1
+    address: int = -1  # the virtual node; -1: whole nodes
+    retry_s: float = -inf  # when to reserve anew if it is behind
+    target: int = -1  # the size that it is to hold from now on
 
 
 @dataclass(slots=True)
