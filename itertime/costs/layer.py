@@ -369,6 +369,8 @@ def _ending_s(workload: Workload, repeatable: _Repeatable) -> Array:
 
 def _core_of_forms(forms: Sequence[Workload]) -> list[tuple[Array, Array]]:
     """`_core_attention_s` of each form, or `recurrence_s`, computed once for all that have the same."""
+    if len(forms) == 1 and forms[0].model.attends:
+        return [_core_attention_s(forms[0])]
     seconds: dict[tuple[int, ...], tuple[Array, Array]] = {}
     for form in forms:
         shape = form.model.attention_shape

@@ -229,12 +229,13 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
     """
     plans, partition = workload.plans, workload.partition
     layers = partition.layers[_rows(workload.plans)]
-    kept_by_stage, live = np.zeros(layers.shape), np.zeros(layers.shape)
-    for form, count in zip(workload.forms, partition.counts[:, _rows(workload.plans)], strict=True):
-        activations = activations_of(form)
-        kept_by_stage = kept_by_stage + activations.kept * count
-        # The last stage may have the head alone.
-        live = np.where(count > 0, np.maximum(live, activations.live), live)
+    activations, *of_other_forms = (activations_of(form) for form in workload.forms)
+    counts = partition.counts[:, _rows(workload.plans)]
+    kept_by_stage = activations.kept * counts[0]
+    live = np.where(counts[0] > 0, activations.live, 0.0)  # the last stage may have the head alone
+    for of_form, count in zip(of_other_forms, counts[1:], strict=True):
+        kept_by_stage = kept_by_stage + of_form.kept * count
+        live = np.where(count > 0, np.maximum(live, of_form.live), live)
     if any_of(plans.offload_layers):
         mean_layer = kept_by_stage / np.maximum(layers, 1)
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer

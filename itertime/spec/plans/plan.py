@@ -405,7 +405,8 @@ class Plan:
             (
                 not model.has_equal_stages(self.pp, self.interleave),
                 f"pp={self.pp}: the layers {between} must be of the same kinds, "
-                f"as with pp={', '.join(map(str, sizes))}",
+                f"as with pp={', '.join(map(str, sizes))}; or list the layers of every chunk, "
+                "as split=12,14,13,13",
             ),
         ]
 
