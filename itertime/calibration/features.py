@@ -130,8 +130,8 @@ def _cp_exchange(row: Cells, assumed: list[str]) -> str:
         return "gather"
     if (row["cp"] or 1) == 1 or not row["lora_rank"] or "mlperf" not in (row["framework"] or "").lower():
         return "ring"
-    assumed.append("cp_exchange: taken as a2a, as in NVIDIA's submissions (cp_comm_type)")
-    return "a2a"
+    assumed.append("cp_exchange: taken as ulysses, as in NVIDIA's submissions (cp_comm_type a2a)")
+    return "ulysses"
 
 
 def is_mixture(row: Cells) -> bool:

@@ -73,7 +73,7 @@ class PlanLayout:
         _open("--sequence-parallel/--no-sequence-parallel", "Split norms and dropout over tp", DEGREES),
     ] = None
     cp_exchange: Annotated[
-        str, option("--cp-exchange", "How keys and values are exchanged: ring, gather or a2a.", DEGREES)
+        str, option("--cp-exchange", "How keys and values are exchanged: ring, gather or ulysses.", DEGREES)
     ] = "ring"
     rank_order: Annotated[
         str, option("--rank-order", "Order in which ranks are numbered: tp-cp-dp-pp or tp-cp-pp-dp.", DEGREES)

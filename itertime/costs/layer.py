@@ -51,7 +51,7 @@ Parts = dict[str, Array]
 UNALIGNED_SLOWDOWN = 6.0
 _EARLY_STOP = RECOMPUTE.index("early-stop")
 _REPEATS_LAYERS = (RECOMPUTE.index("full"), _EARLY_STOP)
-_RING, _ALL_TO_ALL = CP_EXCHANGES.index("ring"), CP_EXCHANGES.index("a2a")
+_RING, _ALL_TO_ALL = CP_EXCHANGES.index("ring"), CP_EXCHANGES.index("ulysses")
 _NO_GRAPH, _LAYERS = CUDA_GRAPHS.index("none"), CUDA_GRAPHS.index("layers")
 
 

@@ -13,7 +13,7 @@ from itertime.spec import CP_EXCHANGES, Elementwise, ModelSpec
 from .network import Group, all_gather_s, all_reduce_s, all_to_all_s, p2p_s, ranks_together, reduce_scatter_s
 from .partition import Workload
 
-_GATHER, _ALL_TO_ALL = CP_EXCHANGES.index("gather"), CP_EXCHANGES.index("a2a")
+_GATHER, _ALL_TO_ALL = CP_EXCHANGES.index("gather"), CP_EXCHANGES.index("ulysses")
 
 
 def activation_all_reduce_s(workload: Workload) -> Array:

@@ -405,7 +405,7 @@ def _keeps_rules(shapes: Whole, choices: Whole, model: ModelSpec, space: Space) 
     if (shapes[0] > 1).any():
         pieces = 2 * cp * np.where(sequence == 1, tp, 1)
         keeps &= (cp == 1) | ((model.attention != "core") & (model.seq_len % pieces == 0))
-        if space.cp_exchange == "a2a":
+        if space.cp_exchange == "ulysses":
             for kind in model.layer_kinds:
                 keeps &= (cp == 1) | ((kind.heads % (tp * cp) == 0) & (kind.kv_heads % (tp * cp) == 0))
     if space.zero_group is not None:

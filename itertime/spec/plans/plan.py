@@ -47,7 +47,7 @@ CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 SCHEDULES = ("1f1b", "gpipe", *SPLIT_SCHEDULES)
 SPLITS = ("even", "balanced", "compute", "ends", "remainder")
-CP_EXCHANGES = ("ring", "gather", "a2a")
+CP_EXCHANGES = ("ring", "gather", "ulysses")
 RANK_ORDERS = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 
 
@@ -131,7 +131,7 @@ class Plan:
 
     `cp_exchange`: "ring" passes keys and values around while attention works on the blocks already received
     (Liu et al. 2023, Ring Attention). "gather" gathers all of them first (Llama 3, 2024, section 3.3.2).
-    "a2a" gives each rank all tokens of its share of the heads, by all-to-alls before and after attention
+    "ulysses" gives each rank all tokens of its share of the heads, by all-to-alls before and after attention
     (DeepSpeed-Ulysses, Jacobs et al. 2023).
 
     >>> Plan(tp=8, pp=2, dp=4, micro_batch=1, global_batch=64).microbatches
@@ -502,9 +502,9 @@ class Plan:
             *(
                 (
                     cp > 1
-                    and self.cp_exchange == "a2a"
+                    and self.cp_exchange == "ulysses"
                     and math.gcd(kind.heads, kind.kv_heads) % (self.tp * cp) != 0,
-                    f"cp_exchange=a2a: tp x cp = {self.tp * cp} must divide heads={kind.heads} "
+                    f"cp_exchange=ulysses: tp x cp = {self.tp * cp} must divide heads={kind.heads} "
                     f"and kv_heads={kind.kv_heads}",
                 )
                 for kind in model.layer_kinds

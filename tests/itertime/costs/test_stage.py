@@ -313,7 +313,7 @@ def test_context_parallelism_divides_the_tokens_and_gathers_keys_and_values():
     assert quarter[0]["cp_comm"] == pytest.approx(gathered)
     scattered = reduce_scatter_s(nbytes, Group(4, 4, 2), Fabric(SYSTEM, PROFILE))
     assert quarter[1]["cp_comm"] == pytest.approx(gathered + scattered)
-    by_heads = costs_of(long, replace(plan, cp_exchange="a2a"))
+    by_heads = costs_of(long, replace(plan, cp_exchange="ulysses"))
     each = all_to_all_s(nbytes / 8, Group(4, 4, 2), Fabric(SYSTEM, PROFILE))  # queries, keys, values, output
     assert 4 * each < by_heads[0]["cp_comm"] < 7 * each
     assert by_heads[1]["cp_comm"] == pytest.approx(5 / 4 * by_heads[0]["cp_comm"])
