@@ -33,6 +33,7 @@
 | `replacing` | a temporary path whose file replaces the real one if all goes well |
 | `temporary_beside` | a new file with an unpredictable name in the folder of another |
 | `write_text`, `write_bytes` | a file, written whole or not at all |
+| `write_texts` | several files, written all or none |
 | `sha256` | hash of a file |
 | `file_state` | what differs where a file has changed |
 | `digest` | hash of plain data |
@@ -57,6 +58,7 @@ from .files import (
     temporary_beside,
     write_bytes,
     write_text,
+    write_texts,
 )
 from .mappings import (
     CONFIG,
@@ -135,5 +137,6 @@ __all__ = [
     "without_guard",
     "write_bytes",
     "write_text",
+    "write_texts",
     "yaml_nodes",
 ]

@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -108,6 +108,14 @@ def _umask() -> int:
 def write_text(path: str | Path, text: str) -> None:
     """Write a UTF-8 file atomically. Raises UserError if it cannot be written."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write several UTF-8 files, or none of them. Raises UserError if one cannot be written."""
+    with ExitStack() as stack:
+        temporaries = {path: stack.enter_context(replacing(path)) for path in texts}
+        for path, text in texts.items():
+            temporaries[path].write_bytes(text.encode("utf-8"))
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import UserError, quoted
-from itertime.io import names_file, write_text
+from itertime.io import names_file, write_texts
 from itertime.spec import SHIPPED_SYSTEMS, Profile, System, system_of, system_reference
 from itertime.spec.references import Reference, in_field_units
 
@@ -95,8 +95,7 @@ def write_system(
         raise UserError(f"{folder}: is not a folder; make it, or name another one with --out")
     extends = os.path.relpath(like, folder) if names_file(like) else like
     system = new_system(name, like, sheet_path, extends=extends)
-    write_text(files[1], system.profile_text)
-    write_text(files[0], system.system_text)
+    write_texts({files[0]: system.system_text, files[1]: system.profile_text})
     return system
 
 

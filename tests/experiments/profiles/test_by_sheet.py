@@ -14,6 +14,7 @@ from itertime.profiling import class_figures, profile_by_sheet, reached_share, r
 from itertime.spec import load_profile, load_system
 from itertime.spec.profile import FOLDER
 from itertime.spec.system import SYSTEMS
+from tests.places import ROOT
 
 NAMES = sorted(path.stem for path in SHEETS.glob("*.yaml"))
 PLAN = Plan(tp=1, pp=1, dp=8, micro_batch=1, global_batch=64, zero_stage=3, recompute="full")
@@ -24,6 +25,15 @@ def test_the_shipped_files_are_those_of_the_sheets(name: str) -> None:
     system, profile = shipped_texts(name)
     assert (SYSTEMS / f"{name}.yaml").read_text() == system
     assert (FOLDER / f"{name}.json").read_text() == profile
+
+
+def test_the_page_has_the_shipped_figures() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text()
+    for name, entry in read_mapping(CHIPS_TABLE)["chips"].items():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        assert f"| {entry['rows']} | {entry['models']} | {entry['efficiency']:.2f} |" in row
+    for entry in read_mapping(CHIPS_TABLE)["classes"].values():
+        assert f"{entry['efficiency']:.2f} for" in page
 
 
 def test_kernels_follow_peaks_and_bandwidths() -> None:
