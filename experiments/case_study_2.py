@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,17 @@ from experiments.multi_tenant.page import page
 from experiments.multi_tenant.rows import Row, Speeds, as_csv, read_rows
 from experiments.multi_tenant.summary import Recorded, recorded, summarised
 from itertime.io import write_text
-from itertime.planning import make_planner
+from itertime.planning import VTRAIN, Space, make_planner
 from itertime.spec import load_model, load_system
 
 HERE = Path(__file__).parent
 GRIDS = HERE / "grids"
 FOLDER = HERE / "case_study_2"
 TABLE, RUNS = "comparisons.csv", "runs.csv"
-NAMES = ("vtrain_definitions", "vtrain_loads", "vtrain_counts", "vtrain_policies", "load_sweep")
+NAMES = (
+    *("vtrain_definitions", "vtrain_loads", "vtrain_counts", "vtrain_paper"),
+    *("vtrain_policies", "load_sweep"),
+)
 
 QUICK_SEEDS = 5
 QUICK: Mapping[str, Mapping[str, Sequence[Any]]] = {
@@ -65,6 +69,7 @@ def main() -> None:
     failed = []
     if not arguments.page_only:
         write_counts(GRIDS / "counts")
+        write_paper(GRIDS / "paper")
         seeds = min(arguments.seeds, QUICK_SEEDS) if arguments.quick else arguments.seeds
         keep = QUICK if arguments.quick else {}
         failed = [n for n in NAMES if not make(n, arguments.out, seeds, arguments.workers, keep.get(n, {}))]
@@ -161,6 +166,7 @@ MODELS = (
 POWERS = [8 << k for k in range(8)]
 COUNTS = sorted({*POWERS, *(24 << k for k in range(6))})
 PLANNERS = ("data-parallel", "data-parallel-tuned", "data-parallel-best", "vtrain")
+PAPER_PLANNERS = (PLANNERS[0], PLANNERS[-1])
 
 
 def write_counts(folder: Path) -> None:
@@ -170,22 +176,41 @@ def write_counts(folder: Path) -> None:
         write_text(folder / f"{planner}.csv", counts_table(planner))
 
 
+def write_paper(folder: Path) -> None:
+    """A throughput table by the rules of vTrain's artifact on its nodes, for both planners of the paper."""
+    folder.mkdir(exist_ok=True)
+    for planner in PAPER_PLANNERS:
+        write_text(folder / f"{planner}.csv", paper_table(planner))
+
+
 def counts_table(planner: str) -> str:
     """Iterations per second of each model under a planner, on all of `COUNTS`, as a throughput table."""
-    found, batches = speeds(COUNTS), dict(MODELS)
-    lines = [
-        f"{model},{batches[model]},{n},{s:.9g}" for (name, model, n), s in found.items() if name == planner
-    ]
+    return _table_of(speeds(COUNTS, [planner]))
+
+
+def paper_table(planner: str) -> str:
+    """As `counts_table`, by the rules of vTrain's artifact, on its nodes and on powers of two."""
+    return _table_of(speeds(POWERS, [planner], "a100-80gb-800g", replace(VTRAIN, rules="vtrain")))
+
+
+def _table_of(found: Speeds) -> str:
+    batches = dict(MODELS)
+    lines = [f"{model},{batches[model]},{n},{s:.9g}" for (_, model, n), s in found.items()]
     return "\n".join(["model,global_batch,gpus,iterations_per_s", *lines]) + "\n"
 
 
-def speeds(counts: Sequence[int]) -> Speeds:
+def speeds(
+    counts: Sequence[int],
+    planners: Sequence[str] = PLANNERS,
+    system: str = "dgx-a100-80gb",
+    space: Space | None = None,
+) -> Speeds:
     """Of each model under each planner, on these numbers of GPUs. The frozen plan is that of the smallest one
     that holds the model.
     """
     found: dict[tuple[str, str, int], float] = {}
-    for planner in PLANNERS:
-        made = make_planner(planner, load_system("dgx-a100-80gb"))
+    for planner in planners:
+        made = make_planner(planner, load_system(system), space=space)
         for model, batch in MODELS:
             curve = made.curve(load_model(model), batch, counts)
             found |= {(planner, model, n): 1 / curve[n].iteration_s for n in counts if n in curve}

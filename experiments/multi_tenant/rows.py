@@ -12,6 +12,9 @@ from typing import Any
 BY_RULE, TUNED, SMALL, BEST = "by rule", "tuned", "best small plan", "vtrain-aware"
 """The baselines, and the scheduler that is compared with them."""
 COUNTS = "GPU counts of 3 x 2^k nodes as well"
+PAPER = "the rules of vTrain's artifact, 800 Gb/s"
+GRIDS_OF = {COUNTS: "vtrain_counts", PAPER: "vtrain_paper"}
+"""The grids of definitions that have one of their own."""
 """The definition that has a grid of its own."""
 
 
@@ -55,9 +58,9 @@ class Rows:
     def of(self, definition: str, workload: str, metric: str, against: str = BY_RULE) -> Row | None:
         """vtrain-aware under a definition, against a baseline."""
         axes = {"definition": definition, "workload": workload, "scheduler": BEST}
-        if definition == COUNTS:
+        if definition in GRIDS_OF:
             del axes["definition"]
-            return self.find("vtrain_counts", metric, against, axes)
+            return self.find(GRIDS_OF[definition], metric, against, axes)
         return self.find("vtrain_definitions", metric, against, axes)
 
     def load(

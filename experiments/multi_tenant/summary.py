@@ -29,6 +29,7 @@ def summarised(results: Mapping[str, Results]) -> Iterator[Row]:
             metrics = OF_LOADS if name == "vtrain_loads" and baseline == BY_RULE else OF_DEFINITIONS
             found = compared(name, results[name], {"scheduler": baseline}, metrics)
             yield from (row for row in found if row.axes["scheduler"] == BEST)
+    yield from compared("vtrain_paper", results["vtrain_paper"], {"scheduler": BY_RULE}, OF_DEFINITIONS)
     yield from common_jobs(results["vtrain_loads"])
     known = [metric for metric in OF_POLICIES if metric in METRICS]
     yield from compared("vtrain_policies", results["vtrain_policies"], {"scheduler": BEST}, known)

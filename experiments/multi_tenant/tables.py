@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from clustersim.runs import find_policy
-from experiments.multi_tenant.rows import BEST, BY_RULE, COUNTS, SMALL, TUNED, Row, Rows, Speeds
+from experiments.multi_tenant.rows import BEST, BY_RULE, COUNTS, GRIDS_OF, SMALL, TUNED, Row, Rows, Speeds
 
 MET, JCT, MAKESPAN = "deadline_met_ratio", "jct_mean_s", "makespan_s"
 FIGURES = (
@@ -110,7 +110,7 @@ def speed_table(speeds: Speeds) -> str:
 
 def definitions(rows: Rows) -> list[str]:
     names = rows.values("vtrain_definitions", "definition")
-    return [*names, COUNTS] if rows.values("vtrain_counts", "scheduler") else names
+    return names + [name for name, grid in GRIDS_OF.items() if rows.values(grid, "scheduler")]
 
 
 def definition_table(rows: Rows) -> str:
