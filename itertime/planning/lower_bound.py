@@ -29,7 +29,8 @@ from itertime.spec import DEFAULT_RULES, ModelSpec, PlanBatch, System
 _ONCE_COLUMNS = tuple(
     name
     for name in PlanBatch.__dataclass_fields__
-    if name not in ("micro_batch", "recompute", "recompute_permille", "sequence_parallel", "rules", "options")
+    if name not in ("micro_batch", "recompute", "recompute_permille", "sequence_parallel")
+    and name not in ("rules", "chunk_layers", "options")
 )
 """The columns of a `PlanBatch` that decide what an iteration does once."""
 _EVERYTHING_S = 1e30
@@ -59,8 +60,10 @@ def lower_bound_s(model: ModelSpec, plans: PlanBatch, system: System, profile: K
     middle_stage_s = plans.interleave * chunk_layers * layer_s
     middle_device_s = plans.microbatches * middle_stage_s + filling_s - chunk_layers * layer_s
     pipeline_s = np.where(plans.pp > 2, np.maximum(last_device_s, middle_device_s), last_device_s)
-    fills_stages_in_turn = plans.by_compute | plans.remainder
-    if fills_stages_in_turn.any():
+    # Stages that are filled in turn or listed, and schedules that fill their bubbles: the mean stage's work.
+    fills_stages_in_turn = plans.by_compute | plans.remainder | (plans.zero_bubble > 0)
+    if plans.chunk_layers or fills_stages_in_turn.any():
+        fills_stages_in_turn = fills_stages_in_turn | bool(plans.chunk_layers)
         mean_stage_s = (model.layers * layer_s + beside_s) / plans.pp
         pipeline_s = np.where(fills_stages_in_turn, plans.microbatches * mean_stage_s, pipeline_s)
     if model.stack:
@@ -107,4 +110,6 @@ def _least_once_s(model: ModelSpec, plans: PlanBatch, system: System, profile: K
     work = Workload.of(model, replace(few_plans, micro_batch=np.ones_like(few_plans.tp)), system, profile)
     everything_s = np.full(len(work), _EVERYTHING_S)
     once, _ = once_s(work, (everything_s, everything_s), everything_s)
+    if few_plans.splits_backward:  # gradients may travel while other stages compute
+        once["dp_comm"] = np.where(few_plans.zero_bubble > 0, 0.0, once["dp_comm"])
     return sum(once.values(), np.zeros(len(work)))[where]

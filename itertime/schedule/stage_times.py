@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -35,8 +35,9 @@ def stage_kinds(count: Whole) -> Whole:
     return np.minimum((position[None, :, None] >= ends[:, None, :]).sum(axis=2), len(count) - 1)
 
 
+@cache
 def kind_column(kinds: int) -> Whole:
-    """The numbers of so many kinds as a column: FIRST, HEAVY, LIGHT, further ones, LAST.
+    """The numbers of so many kinds as a column, not to be changed: FIRST, HEAVY, LIGHT, further ones, LAST.
 
     >>> kind_column(5).ravel().tolist()
     [0, 1, 2, 3, -1]

@@ -103,11 +103,14 @@ def _start(bar: Bar) -> float:
 
 def _bar(task: Task, start: float, end: float, plan: Plan) -> Bar:
     task_kind, _, address = task.name.partition(" ")
-    kind = KINDS.get(task_kind, "gradients")
+    kind = "backward" if task_kind == "weight" else KINDS.get(task_kind, "gradients")
     if kind in ("forward", "backward", "recompute"):
         position, _, microbatch = address.partition(" ")[0].partition(".")
         chunk = int(position) // plan.pp
-        title = f"{kind} of micro-batch {microbatch}" + (f", chunk {chunk}" if plan.interleave > 1 else "")
+        of_weights = "gradients of weights" if task_kind == "weight" else kind
+        title = f"{of_weights} of micro-batch {microbatch}" + (
+            f", chunk {chunk}" if plan.interleave > 1 else ""
+        )
         return kind, start, end - start, int(microbatch), chunk, title
     return kind, start, end - start, None, None, task.name.partition(".")[0] if kind == "send" else task.name
 

@@ -143,7 +143,7 @@ def add_split_pipeline(
         units = units_of(schedule, device, devices, microbatches)
         for number, unit in enumerate(units):
             place = place_of(schedule, device, devices, unit[0].chunk)
-            name = ", ".join(_split_name(schedule, device, devices, each) for each in unit)
+            name = " with ".join(_split_name(schedule, device, devices, each) for each in unit)
             predecessors = _unit_inputs(schedule, device, devices, unit)
             seconds = sum(_seconds_of(passes, device, each) for each in unit)
             if number == 0 and place.position == 0 and gather:

@@ -7,11 +7,13 @@ A list is "7,8,9,8". A string is one of `pipeline_model_parallel_layout`: "E" is
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _LONGEST = 10_000
 """Characters of a string at most, repetitions written out."""
 
 
+@lru_cache(maxsize=256)
 def layers_of_chunks(text: str) -> tuple[int, ...]:
     """Layers of each chunk; () for a text that is no list and no string, or a wrong one.
 
@@ -21,6 +23,7 @@ def layers_of_chunks(text: str) -> tuple[int, ...]:
     return () if not is_layout(text) or layout_problem(text) else _sizes(text)
 
 
+@lru_cache(maxsize=256)
 def is_layout(text: object) -> bool:
     """Whether a value of `Plan.split` is meant as a list or as a string, and not as a word."""
     return (

@@ -8,7 +8,7 @@ dispatch and what every token passes beside them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from itertime.spec.model import ModelSpec
 
@@ -29,6 +29,8 @@ def in_order(text: str) -> str:
     >>> in_order("moe_act + layernorm")
     'layernorm,moe_act'
     """
+    if text in RECOMPUTE:
+        return text
     words = recompute_words(text)
     if not set(words) <= set(MODULES):
         return text
@@ -79,8 +81,10 @@ def recompute_problem(text: object) -> str:
     return f"must be {', '.join(RECOMPUTE[:-1])} or {RECOMPUTE[-1]}, or modules like layernorm,moe_act"
 
 
-def absent_modules(model: ModelSpec, modules: Iterable[str]) -> list[str]:
+def absent_modules(model: ModelSpec, modules: Sequence[str]) -> list[str]:
     """Of the modules those that the model does not have, each with what it needs."""
+    if not modules:
+        return []
     forms = model.forms
     needs = {
         "mla_up_proj": ("a model with latent_kv", any(form.latent_kv for form in forms)),

@@ -197,6 +197,26 @@ def test_no_plan_is_faster_than_the_bound(launch_s, split):
         assert launch_s > 1e-4 or np.median(bound / seconds) > (0.8 if split is None else 0.5)
 
 
+@pytest.mark.parametrize(
+    "stated", [{"schedule": name} for name in ("zb-h1", "zb-v", "dualpipe")] + [{"split": "1,8,9,10"}]
+)
+def test_nor_where_backward_passes_are_split_or_layers_listed(stated):
+    """One plan alone is as in a batch of several."""
+    model = load_model("qwen3-0.6b")
+    space = Space(**stated, grad_overlap=True, recompute=("none",))
+    plans = candidates(model, 64, SYSTEM, space, range(1, 65))
+    assert len(plans) > 100
+    plans = plans.take(np.sort(np.random.default_rng(5).choice(len(plans), 100, replace=False)))
+    seconds = evaluate(model, plans, SYSTEM, PROFILE).iteration_s
+    bound = lower_bound_s(model, plans, SYSTEM, PROFILE)
+    assert (bound <= seconds).all()
+    assert np.median(bound / seconds) > 0.2
+    for row in (0, 40, 80):
+        assert predict(model, plans.plan(row), SYSTEM, PROFILE).iteration_s == pytest.approx(
+            seconds[row], rel=1e-9
+        )
+
+
 def test_a_search_by_the_rules_of_the_paper_looks_at_the_plans_that_they_know():
     """No bound exceeds the seconds, though the last stage repeats nothing and no repetition waits."""
     model, plans = fitting("megatron-18.4b", 512, 256, rules="vtrain")
