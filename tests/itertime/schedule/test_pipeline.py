@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from itertime import Plan, predict
 from itertime.prediction import evaluate
-from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, pipeline_s
+from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, kind_column, pipeline_s
 from itertime.schedule.closed_forms import (
     InterleavedPasses,
     last_stage_decides,
@@ -265,7 +265,7 @@ def random_stages(seed, plans):
     lacking = rng.choice([0.0, 0.02, 0.3], plans) * rng.random((4, plans))
     lacking[HEAVY] = 0.0
     hop = rng.choice([0.0, 0.2], plans) * (depth > 1)
-    kinds = np.arange(4)[:, None]
+    kinds = kind_column(4)
     passes = []
     for end in (LAST, FIRST):
         ends = rng.choice([0.0, 0.1, 1.0], plans) * rng.random((2, plans))
