@@ -318,11 +318,15 @@ def fill_anew(anew: list[int], staying: list[int], tables: Tables) -> tuple[bool
     whether all fit, and the latest deadline of one that did not.
     """
     short_s, leeway, order, count = -inf, 0.0, anew, len(anew)
-    former_calendar = calendar_of(staying, tables)
+    former_calendar, tried_orders = calendar_of(staying, tables), [anew]
     for attempt in range(max(LEAST_ATTEMPTS, min(ROUND * ROUNDS, FILLS // count))):
         if attempt % ROUND == 0:
             leeway = 0.0 if attempt == 0 else 0.0125 * 2.0 ** (attempt // ROUND)
             order = anew.copy()
+            tried_orders.clear()
+        elif order in tried_orders:
+            continue  # it would only come round again
+        tried_orders.append(order.copy())
         calendar, rectangles = copy_of(former_calendar), [Rectangle(-1, 0.0, 0.0, -1)]
         rectangles.clear()
         for i in order:

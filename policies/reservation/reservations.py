@@ -111,7 +111,7 @@ class Reservations:
         self._unused.append(i)
 
     def _note_line(self) -> None:
-        rows = [i for *_, i in self._line]
+        rows = [entry[2] for entry in self._line]
         self._line_rows = np.array(rows, np.int64) if self.jobs.compiled else rows
 
     def _plan(self, i: int) -> None:
