@@ -73,7 +73,20 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
     forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
     data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
     weight = times[2::3].sum(axis=0) + summed / site.hbm_fraction
-    return forward, data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced, weight
+    backward = data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced
+    if not model.mtp_layers:
+        return forward, backward, weight
+    # Each MTP head has a loss of its own, and a projection of what it reads (DeepSeek-V3, section 2.2).
+    heads, sides = model.mtp_layers, (workload.tokens, wide / plans.tp, 2 * wide)
+    token_rows, narrow, both = sides
+    m, n, k = np.array([sides, (token_rows, both, narrow), (narrow, both, token_rows)]).swapaxes(0, 1)
+    projected = heads * workload.gemm_factor * workload.gemm_s(m, n, k)
+    losses = 1 + heads
+    return (
+        losses * forward + projected[0],
+        losses * backward + projected[1] + projected[2],
+        losses * weight + projected[2],
+    )
 
 
 def _loss_bytes(workload: Workload) -> tuple[Array, Array]:

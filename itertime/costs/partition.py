@@ -75,6 +75,10 @@ class Partition:
             layers, stages = _split(model, plans)
         else:
             layers = of_chunks.sum(axis=(0, 2))
+        counts = of_chunks.sum(axis=2) if listed else _counts_of_forms(model, plans, layers, stages)
+        if model.mtp_layers:
+            counts = counts.copy()
+            counts[model.form_order[-1]] += _mtp_layers(model, layers)
         shards = np.array([_layer_shards(form, plans) for form in model.forms])
         vocab = padded_vocab(model, plans.tp)
         table = vocab * model.hidden / plans.tp
@@ -83,8 +87,8 @@ class Partition:
             both_tables = both_tables | plans.v_shaped | plans.both_ways
         tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
         return cls(
-            layers=layers,
-            counts=of_chunks.sum(axis=2) if listed else _counts_of_forms(model, plans, layers, stages),
+            layers=layers + _mtp_layers(model, layers),
+            counts=counts,
             stages=stages,
             shared=shards[:, 0],
             experts=shards[:, 1],
@@ -282,6 +286,15 @@ def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:
     """The vocabulary rounded up to a multiple of tp times `vocab_multiple`, as Megatron-LM pads it."""
     multiple = model.vocab_multiple * tp
     return -(-model.vocab // multiple) * multiple
+
+
+def _mtp_layers(model: ModelSpec, layers: Whole) -> Whole | int:
+    """Layers of MTP heads on a stage of each kind: all on the last one, beside the model's head."""
+    if not model.mtp_layers:
+        return 0
+    added = np.zeros_like(layers)
+    added[LAST] = model.mtp_layers
+    return added
 
 
 def _counts_of_forms(model: ModelSpec, plans: PlanBatch, layers: Whole, stages: Whole) -> Whole:

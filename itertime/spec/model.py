@@ -125,6 +125,9 @@ class ModelSpec:
     )
     extra_parameters: Extra = optional(0, "the same beside the layers")
     shared_weights: StrictBool = optional(False, "all layers use the same weights (ALBERT)")
+    mtp_layers: SizeOrZero = optional(
+        0, "heads that predict further tokens (MTP): of each a layer as the last one, a projection and a loss"
+    )
     not_predicted: str = optional(
         "", "what no key describes and a prediction would misstate; the model is counted, not predicted"
     )
@@ -213,6 +216,8 @@ class ModelSpec:
             self._refuse("full_attention_every", "needs window, the reach of the other layers")
         if self.full_attention_every == 1:
             self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
+        if self.mtp_layers and (self.lora_rank or self.encoder or self.shared_weights):
+            self._refuse("mtp_layers", "is modelled for decoders whose weights are all trained; leave it out")
         if self.lora_rank and (self.experts > 1 or self.latent_kv):
             self._refuse("lora_rank", "is modelled without experts and latent_kv only; leave it out")
         if self.frozen_bits != 16 and not self.lora_rank:
@@ -502,6 +507,20 @@ class ModelSpec:
         return stack + self.embedding_parameters + self.head_parameters + self.extra_parameters
 
     @property
+    def mtp_projection(self) -> int:
+        """Weights of the projections of MTP heads, of the state and the next token's embedding to one width
+        (DeepSeek-V3, 2024, section 2.2, equation 21).
+        """
+        return self.mtp_layers * 2 * self.hidden**2
+
+    @property
+    def mtp_parameters(self) -> int:
+        """Parameters of MTP heads, which `parameters` leaves out: layers, projections, three norms each."""
+        norms = 3 * self.hidden * (2 if self.norm == "layernorm" else 1)
+        layer = self.forms[self.form_order[-1]].layer_parameters
+        return self.mtp_layers * (layer + norms) + self.mtp_projection
+
+    @property
     def lora_shapes(self) -> tuple[tuple[int, int], ...]:
         """Widths, in and out, of every matrix of a layer that has low-rank ones beside it; queries, keys and
         values are one matrix, and so are an MLP's gate and first.
@@ -568,6 +587,8 @@ class ModelSpec:
         return self._forward_flops(None)
 
     def _forward_flops(self, lengths: Lengths | None) -> ForwardFlops:
+        if self.mtp_layers:
+            return self._flops_with_mtp(lengths)
         if self.stack:
             of_forms = [form.forward_flops(lengths) for form in self.forms]
             shares = [count / self.layers for count in self.form_layers]
@@ -592,6 +613,18 @@ class ModelSpec:
             head=2.0 * self.predicted_share * head,
             scores=per_key * kept_keys,
             masked=per_key * (keys - kept_keys),
+        )
+
+    def _flops_with_mtp(self, lengths: Lengths | None) -> ForwardFlops:
+        """`forward_flops` with MTP heads: of each a layer as the last one, a projection, and the loss."""
+        plain = replace(self, mtp_layers=0).forward_flops(lengths)
+        last = replace(self.forms[self.form_order[-1]], mtp_layers=0, dense_layers=0, dense_ffn_hidden=0)
+        of_layer, share = last.forward_flops(lengths), self.mtp_layers / self.layers
+        return ForwardFlops(
+            layers=plain.layers + share * of_layer.layers + 2.0 * self.mtp_projection,
+            head=(1 + self.mtp_layers) * plain.head,
+            scores=plain.scores + share * of_layer.scores,
+            masked=plain.masked + share * of_layer.masked,
         )
 
     def flops_per_iteration(self, global_batch: int) -> float:

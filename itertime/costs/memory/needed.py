@@ -149,7 +149,7 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     partition = workload.partition
     # A tied embedding is on both ends of the pipeline.
     ends = np.zeros((len(_rows(workload.plans)), len(workload)))
-    ends[0], ends[-1] = partition.table, partition.tables
+    ends[0], ends[-1] = partition.table, partition.tables + workload.model.mtp_projection / workload.plans.tp
     in_layers, experts = (parameters[_rows(workload.plans)] for parameters in partition.layer_parameters())
     if workload.plans.splits_backward:
         v_shaped, both_ways = workload.plans.v_shaped, workload.plans.both_ways
@@ -275,7 +275,8 @@ def _logits(workload: Workload) -> Array:
         chunk = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(share, 1.0))), tokens)
     of_projection = 0.0 if model.lora_rank else columns * model.hidden
     gradients = 2.0 * plans.width * (tokens * model.hidden + of_projection)
-    return np.asarray(chunk * columns * per_logit + np.where(chunk < tokens, gradients, 0.0))
+    losses = 1 + model.mtp_layers
+    return np.asarray(losses * chunk * columns * per_logit + np.where(chunk < tokens, gradients, 0.0))
 
 
 def _adam_states(workload: Workload) -> Array | float:

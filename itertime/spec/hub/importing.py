@@ -134,7 +134,7 @@ def _left_out(config: HubConfig) -> tuple[str, ...]:
     if config.has("num_mtp_layers") and config.count("num_mtp_layers"):
         sentences.append(
             f"Heads that predict further tokens (num_nextn_predict_layers={config.count('num_mtp_layers')}) "
-            "are neither counted nor charged."
+            "are left out; the key mtp_layers states them."
         )
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if config.value(key):

@@ -335,6 +335,11 @@ class Plan:
             *self._chunk_rules(model),
             *self._stack_rules(model),
             (
+                model.mtp_layers > 0 and (bool(self.chunk_layers) or self.schedule in ("zb-v", "dualpipe")),
+                f"split={self.split}, schedule={self.schedule}: mtp_layers={model.mtp_layers} is modelled on "
+                "the last stage of other splits and schedules",
+            ),
+            (
                 v > 1 and self.schedule != "zb-v" and self.microbatches % pp != 0,
                 f"interleave={v}: pp={pp} must divide the {self.microbatches} micro-batches",
             ),

@@ -7,9 +7,11 @@ import pytest
 
 from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predict
 from itertime.costs import Workload
+from itertime.costs.embedding_head import head_s
 from itertime.costs.memory.activations import activations_of
 from itertime.costs.mixers import recurrence_s
 from itertime.errors import UserError
+from itertime.schedule import LAST
 from itertime.spec import Elementwise, Gemm, profile_of
 
 SYSTEM = load_system("dgx-h100")
@@ -153,3 +155,25 @@ def test_rules_of_a_state():
     wide = replace(HYBRID, kinds={"mamba": dict(HYBRID.kinds[0][1]) | {"state_heads": 127}}, stack=("mamba",))
     assert "tp=2: must divide state_heads=127" in replace(plan, cp=1, tp=2).broken_rules(wide)
     assert predict(HYBRID, replace(PLAN, pp=2, tp=2, dp=8, sequence_parallel=True), SYSTEM).fits
+
+
+def test_a_head_for_further_tokens_is_a_layer_a_projection_and_a_loss():
+    """DeepSeek-V3 (2024), section 2.2: the head of another token has a layer as the last one has, a matrix of
+    2 h x h, and the loss again; "14B" of its page counts embedding and projection, which are shared.
+    """
+    model = load_model("deepseek-v3")
+    heads = replace(model, mtp_layers=1)
+    assert heads.parameters == model.parameters
+    layer = model.layer_parameters + 2 * 7168**2 + 3 * 7168
+    assert heads.mtp_parameters == layer == pytest.approx(14e9 - 2 * 129280 * 7168, rel=0.05)
+    plain, more = model.forward_flops(), heads.forward_flops()
+    added = 2 * (model.layer_matmul_parameters + 2 * 7168**2) + 2 * 129280 * 7168
+    assert more.layers + more.head - plain.layers - plain.head == pytest.approx(added)
+    assert more.scores == pytest.approx(plain.scores * 62 / 61)
+    plan = PlanBatch.of([replace(MIXED, tp=1, dp=64, ep=64, sequence_parallel=False)])
+    counts = [Workload.of(each, plan, SYSTEM, profile_of(SYSTEM)).partition.counts for each in (model, heads)]
+    assert (counts[1] - counts[0])[:, LAST, 0].tolist() == [1, 0]
+    work = Workload.of(heads, plan, SYSTEM, profile_of(SYSTEM))
+    projected = work.gemm_s(work.tokens, np.array([7168.0]), np.array([2 * 7168.0])) * work.gemm_factor
+    losses = [head_s(each, np.zeros(1))[0] for each in (replace(work, model=model), work)]
+    assert losses[1] == pytest.approx(2 * losses[0] + projected)
