@@ -13,8 +13,10 @@ DeepEP's kernels, of T tokens a rank, d ranks that a token reaches, row bytes b,
   and of T r b / B, where r of a token's nodes are not its own, and B is the GPU's share of the NICs; and
   `NOTIFY_S`, in which the ranks tell each other how much will come.
 
-HybridEP uses NVLink's multicast engines rather than multiprocessors; that it reaches `link` is assumed.
-`python benchmarks/expert_dispatch.py` fits and compares.
+HybridEP copies by the tensor memory accelerator of 16 multiprocessors, so NVLink decides alone: a + T d b /
+(f (8/P)^g x NVLink's bandwidth) among P ranks, 8 at least. `HYBRID_EP` has f and g, fitted to the kernels'
+bandwidths on 8 B200 and on 8 to 36 GB200 (deepseek-ai/DeepEP, docs/README_Hybrid-EP.md, 4,096 tokens of 7,168
+in 16 bit), to 1.3 % in the mean. `python benchmarks/expert_dispatch.py` fits DeepEP's, and compares.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ IN_NODE = {
     "dispatch": DeepEpKernel(3.921e-5, 1.917e-7, 2.056e-13, 1.006e-7, 3.820e-11, 0.9571),
     "combine": DeepEpKernel(5.778e-5, 3.741e-8, 5.607e-11, 4.863e-8, 3.438e-11, 0.8928),
 }
+HYBRID_EP = {"dispatch": (0.8999, 0.1506), "combine": (0.8537, 0.1911)}
+"""HybridEP within a node: the share of NVLink among 8 ranks, and the power of ranks with which it falls."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,12 @@ def _exchange_s(
         return all_to_all_s(routed.copies * tokens * row, group, fabric)
     ranks = np.asarray(group.ranks)
     reached = distinct_parts(routed.experts, routed.copies, ranks)
-    in_node = _deep_ep_s(IN_NODE[direction], tokens, row, reached, system, dispatcher, multiprocessors)
-    nodes = np.ceil(ranks / np.minimum(group.ranks_per_node, ranks))
+    local = np.minimum(group.ranks_per_node, ranks)
+    if dispatcher == "hybridep":
+        in_node = _hybrid_ep_s(direction, tokens * row * reached, local, system)
+    else:
+        in_node = _deep_ep_s(IN_NODE[direction], tokens, row, reached, system, multiprocessors)
+    nodes = np.ceil(ranks / local)
     across = tokens * _other_nodes(routed, nodes) * row / _gpu_bytes_per_s(nodes, system)
     seconds = np.where(nodes > 1, np.hypot(in_node, across) + NOTIFY_S, in_node)
     return np.where((ranks > 1) & (tokens > 0), seconds, 0.0)
@@ -139,15 +147,19 @@ def _deep_ep_s(
     row: Array,
     reached: Array,
     system: System,
-    dispatcher: str,
     multiprocessors: int,
 ) -> Array:
     """Seconds of what NVLink carries: every copy that a rank passes on, its own among them."""
     link = reached * row / (kernel.link * system.nvlink_bytes_per_s)
-    if dispatcher == "hybridep":
-        return kernel.start_s + tokens * link
     work = kernel.token_s + kernel.byte_s * row + reached * (kernel.copy_s + kernel.copied_byte_s * row)
     return kernel.start_s + tokens * np.sqrt(np.sqrt((work / multiprocessors) ** 4 + link**4))
+
+
+def _hybrid_ep_s(direction: str, nbytes: Array, ranks: ArrayLike, system: System) -> Array:
+    """Seconds of HybridEP's kernel, which takes `nbytes` bytes to a GPU among `ranks` ranks of its node."""
+    share, power = HYBRID_EP[direction]
+    achieved = share * (8 / np.maximum(ranks, 8)) ** power
+    return IN_NODE[direction].start_s + nbytes / (achieved * system.nvlink_bytes_per_s)
 
 
 def _other_nodes(routed: RoutedTokens, nodes: Array) -> Array:
