@@ -85,14 +85,14 @@ def _model_with_towers(content: Mapping[str, Any], name: str, where: str) -> Imp
     towers = [key for key in towers if key != text_key]
     if not towers:
         return model
-    beside = sum(
+    tower_total = sum(
         tower_parameters(content, key, model.keys["hidden"], where.removesuffix(f": {text_key}"))
         for key in towers
     )
-    extra = model.keys.get("extra_parameters", 0) + beside
-    reason = f"the tower for images ({beside:,} of the extra_parameters) has no cost"
+    extra = model.keys.get("extra_parameters", 0) + tower_total
+    reason = f"the tower for images ({tower_total:,} of the extra_parameters) has no cost"
     keys = {**model.keys, "extra_parameters": extra, "not_predicted": reason}
-    return ImportedModel({key: keys[key] for key in _ordered(keys)}, model.parameters + beside)
+    return ImportedModel({key: keys[key] for key in _ordered(keys)}, model.parameters + tower_total)
 
 
 def _text_model(content: Mapping[str, Any], name: str, where: str) -> ImportedModel:

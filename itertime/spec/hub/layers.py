@@ -75,11 +75,11 @@ def _by_interval(config: HubConfig, count: int) -> list[str]:
     """Kinds that follow from numbers, or that the architecture itself has."""
     pattern = config.facts["pattern"]
     interval = config.value("full_attention_interval")
-    every = config.value("sliding_window_pattern")
-    if isinstance(every, str):  # "LLLG"
-        pattern = ["full" if letter == "G" else "sliding" for letter in every]
-    elif isinstance(every, int) and every:
-        pattern = ["sliding"] * (every - 1) + ["full"]
+    window_period = config.value("sliding_window_pattern")
+    if isinstance(window_period, str):  # "LLLG"
+        pattern = ["full" if letter == "G" else "sliding" for letter in window_period]
+    elif isinstance(window_period, int) and window_period:
+        pattern = ["sliding"] * (window_period - 1) + ["full"]
     elif isinstance(interval, int) and interval:
         pattern = ["linear_attention"] * (interval - 1) + ["full"]
     elif config.has("attention_chunk_size"):  # Llama 4: full where positions are not rotary
@@ -89,21 +89,21 @@ def _by_interval(config: HubConfig, count: int) -> list[str]:
         return ["sliding" if turns else "full" for turns in rotary]
     elif not pattern:
         limited = config.has("sliding_window") and config.value("use_sliding_window", True)
-        first = config.value("max_window_layers", 0) if config.value("use_sliding_window", False) else 0
-        return ["sliding" if limited and index >= first else "full" for index in range(count)]
+        start = config.value("max_window_layers", 0) if config.value("use_sliding_window", False) else 0
+        return ["sliding" if limited and index >= start else "full" for index in range(count)]
     return [pattern[index % len(pattern)] for index in range(count)]
 
 
 def _sparse_layers(config: HubConfig, count: int) -> set[int]:
     """The layers that have experts, from whichever key says so."""
     experts = config.count("num_experts", 0)
-    every = set(range(count))
+    all_layers = set(range(count))
     if experts <= (0 if config.has("num_experts_per_tok") else 1) or experts == 1:
         return set()
     if isinstance(types := config.value("mlp_layer_types"), list):
         return {index for index, kind in enumerate(types) if kind in ("sparse", "moe")}
     if isinstance(frequency := config.value("moe_layer_freq"), list):
-        return {index for index, used in enumerate(frequency) if used}
+        return {index for index, has_experts in enumerate(frequency) if has_experts}
     if isinstance(listed := config.value("moe_layers"), list) and listed:
         return set(listed)
     if config.has("interleave_moe_layer_step"):
@@ -111,17 +111,17 @@ def _sparse_layers(config: HubConfig, count: int) -> set[int]:
         return set(range(step - 1, count, step)) if step else set()
     if config.has("expert_layer_period"):
         period, offset = config.count("expert_layer_period"), config.count("expert_layer_offset", 0)
-        return {index for index in every if index % period == offset}
+        return {index for index in all_layers if index % period == offset}
     if config.has("moe_layer_start_index"):
-        first, step = config.count("moe_layer_start_index"), config.count("moe_layer_interval", 1)
-        last = config.value("moe_layer_end_index", -1)
-        last = count - 1 if last == -1 else last
-        return {index for index in every if first <= index <= last and (index + 1) % step == 0}
+        start, step = config.count("moe_layer_start_index"), config.count("moe_layer_interval", 1)
+        end = config.value("moe_layer_end_index", -1)
+        end = count - 1 if end == -1 else end
+        return {index for index in all_layers if start <= index <= end and (index + 1) % step == 0}
     dense = set(range(config.count("first_k_dense_replace", 0)))
     dense |= set(config.value("mlp_only_layers", []))
     step = config.count("decoder_sparse_step", 1)
     frequency = config.count("moe_layer_freq", 1)
-    return {i for i in every - dense if (i + 1) % step == 0 and i % frequency == 0}
+    return {i for i in all_layers - dense if (i + 1) % step == 0 and i % frequency == 0}
 
 
 def _layer(config: HubConfig, kind: str, sparse: bool) -> HubLayer:
@@ -301,7 +301,7 @@ def _mlp(config: HubConfig, hidden: int, sparse: bool) -> HubLayer:
     if not sparse:
         parameters = mlp_parameters(hidden, width, gated, config.is_true("mlp_bias"))
         return HubLayer(keys | {"ffn_hidden": width, "experts": 1}, parameters)
-    experts, chosen = config.count("num_experts"), config.count("num_experts_per_tok")
+    experts, routed = config.count("num_experts"), config.count("num_experts_per_tok")
     expert_width, shared = _expert_widths(config, width)
     router = hidden * experts + experts * (config.is_true("router_bias") + config.is_true("score_bias"))
     biased = config.is_true("expert_bias")
@@ -309,7 +309,7 @@ def _mlp(config: HubConfig, hidden: int, sparse: bool) -> HubLayer:
     if shared:
         parameters += mlp_parameters(hidden, shared, gated, config.is_true("mlp_bias"))
         parameters += hidden * config.is_true("shared_gate")
-    keys |= {"ffn_hidden": expert_width, "experts": experts, "experts_per_token": chosen}
+    keys |= {"ffn_hidden": expert_width, "experts": experts, "experts_per_token": routed}
     return HubLayer(keys | {"shared_ffn_hidden": shared}, parameters)
 
 
