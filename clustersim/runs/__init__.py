@@ -4,6 +4,7 @@
 |---|---|
 | `run` | simulate a trace, from a file or from jobs, under one policy |
 | `run_config` | the same for a `Trace` and a `RunConfig` |
+| `summary_of` | the summary alone |
 | `compare` | several configurations on one trace, in parallel processes |
 | `suited_configs` | which configurations have policies that can run, and why the others cannot |
 | `RunConfig` | the settings of a run, checked before anything is simulated |
@@ -73,7 +74,7 @@ from .fingerprints import (
 from .manifest import IN_SUMMARY, bound_stated, missing_entries, profile_of
 from .plan_records import plan_record
 from .policies import algorithm_of, find_policy, list_policies, make_policy, policy_details
-from .run import run, run_config
+from .run import run, run_config, summary_of
 from .run_bounds import best_possible
 from .settings import Entry, Setting
 from .setup import is_of_nodes, setup_of
@@ -117,6 +118,7 @@ __all__ = [
     "setup_of",
     "stated_hash",
     "suited_configs",
+    "summary_of",
     "systems_hash",
     "trace_of_manifest",
 ]

@@ -36,6 +36,7 @@ __all__ = [
     "profile_of",
     "source_hashes",
     "source_of",
+    "summarised_entries",
 ]
 
 
@@ -70,7 +71,6 @@ def manifest_of(
     computed.
     """
     cluster = setup.cluster
-    other_types = _other_gpu_types(trace, cluster, setup.speed)
     algorithm = algorithm_of(type(setup.scheduler))
     entries = {
         "policy": config.policy,
@@ -79,8 +79,7 @@ def manifest_of(
         **({"packs": setup.packs} if setup.packs > 1 else {}),
         "cluster": {"shape": cluster.shape, "gpus": cluster.gpus, "system": cluster.system},
         **_settings(config, setup),
-        "price_from": setup.price.origin,
-        **({"other_gpu_types": other_types} if other_types else {}),
+        **summarised_entries(trace, setup, recorder, bound),
         **({} if config.routing is None else _routing_hashes(config.routing)),
         "window": config.window,
         "trace": source_of(trace),
@@ -92,11 +91,9 @@ def manifest_of(
         "systems_sha256": systems_hash(cluster, setup.speed),
         "oracle_used": recorder.oracle_used,
         "idle_stops": recorder.idle_stops,
-        **({} if recorder.predictions is None else {"predictions": recorder.predictions}),
         "complete": ending.status == COMPLETE,
         "status": ending.status,
         "end_s": recorder.end_s,
-        "bound": None if bound is None else bound_stated(bound),
         "timings": {
             "wall_s": ending.wall_s,
             "policy_wall_s": ending.policy_wall_s,
@@ -105,6 +102,20 @@ def manifest_of(
         },
     }
     return {name: entries[name] for name in _ORDER if name in entries}
+
+
+def summarised_entries(
+    trace: Trace, setup: RunSetup, recorder: Recorder, bound: Bound | None
+) -> dict[str, Any]:
+    """The entries of a manifest that a summary needs: those of `IN_SUMMARY`, and the bound."""
+    other_types = _other_gpu_types(trace, setup.cluster, setup.speed)
+    return {
+        "price_usd_per_gpu_h": setup.price.usd_per_gpu_hour,
+        "price_from": setup.price.origin,
+        **({"other_gpu_types": other_types} if other_types else {}),
+        **({} if recorder.predictions is None else {"predictions": recorder.predictions}),
+        "bound": None if bound is None else bound_stated(bound),
+    }
 
 
 def missing_entries(manifest: Mapping[str, Any]) -> list[str]:

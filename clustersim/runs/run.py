@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from time import perf_counter
@@ -32,7 +32,7 @@ from clustersim.speed import Interference, Packing
 from itertime.errors import UserError
 
 from .config import NO_BOUND, RunConfig
-from .manifest import IN_SUMMARY, Ending, manifest_of, source_hashes, source_of
+from .manifest import IN_SUMMARY, Ending, manifest_of, source_hashes, source_of, summarised_entries
 from .plan_records import plans_used
 from .run_bounds import best_possible
 from .setup import setup_of
@@ -40,7 +40,7 @@ from .signals import interrupting
 from .sites import epoch_of, has_dates
 from .source import Trace, TraceLike
 
-__all__ = ["run", "run_config"]
+__all__ = ["run", "run_config", "summary_of"]
 
 
 def run(
@@ -125,11 +125,32 @@ def run_config(
                 # A run that is interrupted after its end is complete, and has no bound.
                 bound, failure = _bound(trace, config, setup, recorder, shared_bounds)
             manifest = manifest_of(trace, config, setup, recorder, ending, hashes, bound)
-            result = _finish(config, setup, recorder, manifest)
+            summary = _summary(config, setup, recorder, manifest)
+            plans = plans_used(recorder.plans, setup.speed) if recorder.plans else []
+            result = recorder.finish(config.policy, setup.planner, summary, manifest, plans)
             if failure is not None:
                 failure.partial = result  # type: ignore[union-attr]
                 raise failure
             return result
+
+
+def summary_of(trace: Trace, config: RunConfig, shared_bounds: Path | None = None) -> dict[str, Any]:
+    """The summary of `run`, for callers that need neither records nor a manifest: a manifest
+    takes a tenth of a tiny run. Raises what `run` raises, without a `partial`.
+    """
+    with redirect_stdout(sys.stderr):
+        config = _dated(config, None, trace)
+        setup = setup_of(config, models=trace.models)
+        if config.window is not None:
+            check_window((job.submit_s for job in trace.jobs), config.warmup_s, config.measure_s)
+        recorder = MemoryRecorder(setup.cluster)
+        _, failure = _simulated(_simulation(trace, config, setup, recorder, None))
+        bound = None
+        if failure is None:
+            bound, failure = _bound(trace, config, setup, recorder, shared_bounds)
+        if failure is not None:
+            raise failure
+        return _summary(config, setup, recorder, summarised_entries(trace, setup, recorder, bound))
 
 
 def _dated(config: RunConfig, policy: str | type[Scheduler] | None, trace: Trace) -> RunConfig:
@@ -206,7 +227,10 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: dict[str, Any]) -> Run:
+def _summary(
+    config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The summary of a run; `manifest`: at least its `summarised_entries`."""
     summary: dict[str, Any] = summarise(
         recorder.job_table,
         recorder.usage_table,
@@ -219,7 +243,7 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
     if sum(map(summary.__getitem__, STATES)) < summary["jobs"]:  # the others are instances of services
         summary["services"] = service_summary(recorder.job_table)
     if setup.cluster.states_host:
-        host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, manifest.get("packs", 1))
+        host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, setup.packs)
         if host is not None:
             summary["host"] = host
     if setup.packs > 1 and setup.sharing is None:
@@ -234,5 +258,4 @@ def _finish(config: RunConfig, setup: RunSetup, recorder: Recorder, manifest: di
             measure_s=config.measure_s,
             price_usd_per_gpu_h=setup.price.usd_per_gpu_hour,
         )
-    plans = plans_used(recorder.plans, setup.speed) if recorder.plans else []
-    return recorder.finish(config.policy, setup.planner, summary, manifest, plans)
+    return summary

@@ -18,7 +18,7 @@ from clustersim.grid.rows import row_of
 from clustersim.grid.store import Store
 from clustersim.records import Run
 from clustersim.rundir import write_run
-from clustersim.runs import RunConfig, Trace, run
+from clustersim.runs import RunConfig, Trace, run, summary_of
 from itertime.errors import UserError
 from traces.synthetic import Recipe
 
@@ -119,10 +119,10 @@ def _make(order: Mapping[str, Any], store: Store, claims: ExitStack, rows: list[
             raise UserError(f"{trace.path}: was changed while the grid ran; run the grid again")
         if model_hashes(trace) != order["hashed"].get("models", {}):
             raise UserError(f"{trace.path}: its models were changed while the grid ran; run the grid again")
-        result = run(trace, config=inputs.config, shared_bounds=store.bounds)
         if keeps_rows:
-            rows.append(row_of(key, result.summary))
+            rows.append(row_of(key, summary_of(trace, inputs.config, store.bounds)))
             return {"status": "made"}
+        result = run(trace, config=inputs.config, shared_bounds=store.bounds)
         with store.making(key, order["hashed"]) as folder:
             write_run(folder, _as_cell(result, inputs))
     return {"status": "made"}
