@@ -62,5 +62,5 @@ def test_figures_and_page() -> None:
         assert moe.speed_up < 0.14
         free = case.name == "any plan"
         assert bert.mape == pytest.approx(0.24 if free else 0.08, abs=0.03)
-        assert moe.mape == pytest.approx(0.31 if free else 0.20, abs=0.04)
+        assert moe.mape == pytest.approx(0.31 if free else 0.15, abs=0.04)
     assert study.PAGE.read_text(encoding="utf-8") == study.page(rows, by_case), RENEW
