@@ -177,19 +177,23 @@ def new_system(
     name: Annotated[str, typer.Argument(help="The name of the new system.", show_default=False)],
     like: Annotated[str, option("--like", "The system whose nodes its own are like: a name or a file.")],
     sheet: Annotated[Path, option("--sheet", "The data sheet of its chips (YAML).")],
-    out: Annotated[Path, option("--out", "The folder of its files.")] = Path(),
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Its file, or a folder; default: NAME.yaml.")
+    ] = None,
     force: Annotated[bool, option("--force", "Replace its files if they exist.")] = False,
 ) -> None:
     """Make a system of chips that no table measures, from their data sheet.
 
-    Writes NAME.yaml and NAME.json, its profile. Kernels are those of the nearest measured chip, at the ratios
-    of the peaks and of the memory bandwidths.
+    Writes NAME.yaml and, beside it, NAME.json, its profile. Kernels are those of the nearest measured chip,
+    at the ratios of the peaks and of the memory bandwidths.
     """
     from itertime.profiling import write_system
 
-    system = write_system(name, like, sheet, out, overwrite=force)
-    print(f"{out / name}.yaml: nodes like {printable(like)}; predict with --system {out / name}.yaml")
-    print(f"{out / name}.json: kernels of {system.base}, by data sheets")
+    path = Path() if out is None else out
+    path = path / f"{name}.yaml" if path.is_dir() else path
+    system = write_system(name, like, sheet, path, overwrite=force)
+    print(f"{path}: nodes like {printable(like)}; predict with --system {path}")
+    print(f"{path.with_suffix('.json')}: kernels of {system.base}, by data sheets")
     for item in system.profile.evidence:
         _print_wrapped(item.part, item.note)
 

@@ -70,20 +70,24 @@ def new_system(
     content = _node_keys(reference, sheet, nodes)
     _check(name, content, reference, sheet_path)
     content = {"extends": extends or like, "profile": profile_name or f"{name}.json", **content}
+    if profile_name.removesuffix(".json") not in ("", name):  # the files have another name
+        content = {"name": name, **content}
     lines = [f"{key}: {_scalar(value)}" for key, value in content.items()]
     text = "\n".join([f"# itertime systems new {name} --like {like} --sheet {sheet_path.name}", *lines, ""])
     return NewSystem(text, render(plain_values(profile)), profile, base_of(sheet, sheet_path).name)
 
 
-def write_system(
-    name: str, like: str, sheet_path: Path, folder: Path, *, overwrite: bool = False
-) -> NewSystem:
-    """Write `name`.yaml and `name`.json into `folder`. Raises UserError as `new_system`, for the name of a
-    shipped system, and for files that exist unless `overwrite` says that they may be replaced.
+def write_system(name: str, like: str, sheet_path: Path, path: Path, *, overwrite: bool = False) -> NewSystem:
+    """Write the system `name` to `path`, a YAML file, and its profile beside it, with the ending .json.
+
+    Raises UserError as `new_system`, for the name of a shipped system, for a path that names no YAML file,
+    and for files that exist unless `overwrite` says that they may be replaced.
     """
     if name in SHIPPED_SYSTEMS:
         raise UserError(f"{name}: is the name of a shipped system; choose another name")
-    files = folder / f"{name}.yaml", folder / f"{name}.json"
+    if path.suffix not in (".yaml", ".yml"):
+        raise UserError(f"{path}: must end in .yaml, as in -o {name}.yaml")
+    files, folder = (path, path.with_suffix(".json")), path.parent
     if any(os.path.realpath(path) == os.path.realpath(sheet_path) for path in files):
         raise UserError(
             f"{sheet_path}: is the sheet, which the system {name} would replace; rename one of them"
@@ -92,9 +96,9 @@ def write_system(
     if existing and not overwrite:
         raise UserError(f"{existing[0]}: already exists; choose another name, or replace it with --force")
     if not folder.is_dir():
-        raise UserError(f"{folder}: is not a folder; make it, or name another one with --out")
+        raise UserError(f"{folder}: is not a folder; make it, or name another one with -o")
     extends = os.path.relpath(like, folder) if names_file(like) else like
-    system = new_system(name, like, sheet_path, extends=extends)
+    system = new_system(name, like, sheet_path, extends=extends, profile_name=files[1].name)
     write_texts({files[0]: system.system_text, files[1]: system.profile_text})
     return system
 

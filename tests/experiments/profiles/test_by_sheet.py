@@ -55,7 +55,7 @@ def test_kernels_follow_peaks_and_bandwidths() -> None:
 
 
 def test_an_interval_names_the_class_of_a_new_chip(tmp_path: Path) -> None:
-    write_system("mine", "dgx-h100", SHEETS / "gaudi2.yaml", tmp_path)
+    write_system("mine", "dgx-h100", SHEETS / "gaudi2.yaml", tmp_path / "mine.yaml")
     model = load_model("llama3-8b")
     mine, gaudi2 = (
         predict(model, PLAN, system) for system in (load_system(tmp_path / "mine.yaml"), "gaudi2")
