@@ -99,6 +99,7 @@ class Partition:
             of_chunks=of_chunks if of_chunks.shape[2] > 1 else None,
         )
 
+    @cached_property
     def layer_parameters(self) -> tuple[Array, Array]:
         """Parameters of a stage's layers on one GPU, (4, plans) each: as `shared`, and experts."""
         return self._of_layers(self.shared), self._of_layers(self.experts)
@@ -108,7 +109,7 @@ class Partition:
         return (
             (self._of_layers(self.trained), self._of_layers(self.experts))
             if model.lora_rank
-            else self.layer_parameters()
+            else self.layer_parameters
         )
 
     def _of_layers(self, parameters: Array) -> Array:

@@ -125,10 +125,10 @@ def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
 
 
 def has_head(plans: PlanBatch) -> Flags:
-    """Whether a stage of each kind has the projection, (4, plans)."""
+    """Whether a stage of each kind has the projection, (4, plans), or (4, 1) for all plans."""
     kinds = kind_column(kinds_of(plans))
     if not plans.splits_backward:
-        return np.broadcast_to(kinds == LAST, (len(kinds), len(plans)))
+        return np.equal(kinds, LAST)
     return np.where(plans.v_shaped, kinds == FIRST, kinds == LAST)
 
 

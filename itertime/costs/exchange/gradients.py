@@ -56,8 +56,8 @@ class Exchange:
         """The exchange with the kernels of clipping, of which only plans in `overlapped` keep the overlap."""
         return replace(self, kernels=kernels, norm_s=norm_s, overlapped=self.overlapped & overlapped)
 
-    def division(self, rows: Whole | int) -> Exchange:
-        """Of several divisions into buckets, (divisions, plans), that of each plan, or one for all plans."""
+    def division(self, rows: Whole) -> Exchange:
+        """Of several divisions into buckets, (divisions, plans), that of each plan."""
         columns = {
             name: of_division(getattr(self, name), rows)
             for name in ("reduce_s", "gather_s", "buckets", "calls", "late_s")
@@ -67,19 +67,17 @@ class Exchange:
         return replace(self, **columns, kernels=kernels)
 
 
-def of_division(values: Any, rows: Whole | int) -> Any:
+def of_division(values: Any, rows: Whole) -> Any:
     """Of `values`, (divisions, plans), those at `rows`; all of them where they are the same in any division,
     (plans,).
     """
-    if values.ndim == 1:
-        return values
-    return values[rows] if isinstance(rows, int) else values[rows, np.arange(len(rows))]
+    return values if values.ndim == 1 else values[rows, np.arange(len(rows))]
 
 
 def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
     """The exchange of a stage with `layers` layers, `shared` and `experts` parameters per GPU, plan by plan,
-    (divisions, plans); in a second row the same at once, where a framework divides a plan's gradients into
-    several buckets.
+    (plans,). Where a framework divides a plan's gradients into several buckets, (divisions, plans): in a
+    second row the same at once.
 
     Copies of an expert are ep x etp GPUs apart. Gradients that overlap a pass go in the framework's buckets,
     unless `bucket_bytes` gives their size; without either, or in the step of a 1-bit optimizer, everything of
@@ -88,11 +86,11 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
     """
     plans, options = workload.plans, workload.plans.options
     late, stated = in_step(options), plans.bucket_bytes > 0
-    divides, buckets = plans.grad_overlap | stated, np.ones((1, len(plans)), dtype=np.int64)
+    divides, buckets = plans.grad_overlap | stated, np.ones(len(plans), dtype=np.int64)
     if any_of(divides) or options.clipping == "bucket":  # nothing else depends on their number
         divided = _buckets(workload, layers, (shared + experts) / plans.interleave)
         several = plans.grad_overlap & ~stated & (divided > 1)
-        buckets = np.array([divided, np.where(several, 1, divided)] if any_of(several) else [divided])
+        buckets = np.array([divided, np.where(several, 1, divided)]) if any_of(several) else divided
     calls = np.where(divides, buckets, 1) * plans.interleave
     if late:
         calls = np.ones_like(calls)

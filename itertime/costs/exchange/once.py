@@ -92,8 +92,8 @@ class _Exchanged:
         seconds = self.exposed + self.contention
         return seconds if self.clipping is None else seconds + self.clipping
 
-    def division(self, rows: Whole | int) -> _Exchanged:
-        """Of several divisions into buckets, (divisions, plans), that of each plan, or one for all plans."""
+    def division(self, rows: Whole) -> _Exchanged:
+        """Of several divisions into buckets, (divisions, plans), that of each plan."""
         exposed, contention = of_division(self.exposed, rows), of_division(self.contention, rows)
         clipping = self.clipping if self.clipping is None else of_division(self.clipping, rows)
         return _Exchanged(self.traffic.division(rows), exposed, contention, clipping)
@@ -123,8 +123,8 @@ def _beside(
     traffic = exchanges(workload, layers, shared, experts)
     clipping = clipping_s(workload, shared, experts, traffic.calls, waits / traffic.buckets)
     exchanged = _exchanged(workload, traffic, clipping, passes)
-    if len(traffic.buckets) == 1:
-        return exchanged.division(0)
+    if traffic.buckets.ndim == 1:
+        return exchanged
     divided_s, at_once_s = exchanged.seconds
     return exchanged.division((divided_s > (1 + _ROUNDING) * at_once_s).astype(np.int64))
 

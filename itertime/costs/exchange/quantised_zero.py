@@ -83,7 +83,7 @@ def pass_kernels_s(workload: Workload) -> list[Array]:
         local = np.minimum(plans.gradient_shards, workload.system.domain_gpus)
         summed = np.where(plans.scatters_gradients, scatter_kernel_bytes(workload, local), 0.0)
         backward = backward + summed
-    shared, experts = partition.layer_parameters()
+    shared, experts = partition.layer_parameters
     parameters = np.array(shared + experts + partition.tables)
     layers = np.maximum(partition.layers, 1)
     hbm = workload.system.site.hbm_fraction

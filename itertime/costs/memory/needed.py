@@ -89,13 +89,16 @@ def checked_headroom(headroom: float) -> float:
     return headroom
 
 
-def _rows(plans: PlanBatch) -> list[int]:
+_THREE_KINDS = np.array([FIRST, HEAVY, LAST])
+
+
+def _fullest_kinds(plans: PlanBatch) -> Whole:
     """The kinds of stages that may be the fullest: the first, the second and the last; all where plans list
     the layers of stages.
     """
     if not plans.chunk_layers:
-        return [FIRST, HEAVY, LAST]
-    return [*range(kinds_of(plans) - 1), LAST]
+        return _THREE_KINDS
+    return np.array([*range(kinds_of(plans) - 1), LAST])
 
 
 def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
@@ -105,9 +108,8 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     """
     site, partition = workload.system.site, workload.partition
     stages = _parts(_at_its_fullest(workload))
-    totals = np.where(
-        partition.stages[_rows(workload.plans)] > 0, sum(stages.values(), np.zeros(len(workload))), -1.0
-    )
+    present = partition.stages.take(_fullest_kinds(workload.plans), axis=0) > 0
+    totals = np.where(present, sum(stages.values(), np.zeros(len(workload))), -1.0)
     fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
     parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
@@ -130,13 +132,14 @@ def _on_cpu(workload: Workload) -> Array:
     """
     model, plans = workload.model, workload.plans
     _, shared, experts = _parameters(workload)
+    kinds = _fullest_kinds(plans)
     if model.lora_rank:
         shared, experts = (
-            part[_rows(workload.plans)] for part in workload.partition.trained_parameters(model)
+            parameters.take(kinds, axis=0) for parameters in workload.partition.trained_parameters(model)
         )
     state = state_bytes(model, plans.options) + np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
     owned = _owned(workload, shared, experts, plans.optimizer_shards)
-    layers = np.minimum(plans.offload_layers, workload.partition.layers[_rows(workload.plans)])
+    layers = np.minimum(plans.offload_layers, workload.partition.layers.take(kinds, axis=0))
     activations = layers * activations_of(workload).kept * _in_flight(plans)
     fullest_bytes: Array = (np.where(plans.offload_optimizer, state, 0.0) * owned + activations).max(axis=0)
     return fullest_bytes
@@ -146,11 +149,11 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     """Parameters of the first, the second and the last stage, (3, plans): those of their layers that all
     ranks have, these with the tables of the ends, and those of experts.
     """
-    partition = workload.partition
+    partition, kinds = workload.partition, _fullest_kinds(workload.plans)
     # A tied embedding is on both ends of the pipeline.
-    ends = np.zeros((len(_rows(workload.plans)), len(workload)))
+    ends = np.zeros((len(kinds), len(workload)))
     ends[0], ends[-1] = partition.table, partition.tables + workload.model.mtp_projection / workload.plans.tp
-    in_layers, experts = (parameters[_rows(workload.plans)] for parameters in partition.layer_parameters())
+    in_layers, experts = (parameters.take(kinds, axis=0) for parameters in partition.layer_parameters)
     if workload.plans.splits_backward:
         v_shaped, both_ways = workload.plans.v_shaped, workload.plans.both_ways
         in_layers, experts = _mirrored(in_layers, both_ways), _mirrored(experts, both_ways)
@@ -187,8 +190,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
     gathered = gathered * (1 - narrow)
     weights = _owned(workload, shared - narrow * in_layers, experts, plans.weight_shards)
     if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
+        kinds = _fullest_kinds(plans)
         shared, experts = (
-            parameters[_rows(workload.plans)] for parameters in partition.trained_parameters(model)
+            parameters.take(kinds, axis=0) for parameters in partition.trained_parameters(model)
         )
         if plans.splits_backward:
             shared, experts = _mirrored(shared, plans.both_ways), _mirrored(experts, plans.both_ways)
@@ -228,9 +232,10 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
     recomputed or copied, (3, plans) each.
     """
     plans, partition = workload.plans, workload.partition
-    layers = partition.layers[_rows(workload.plans)]
+    kinds = _fullest_kinds(plans)
+    layers = partition.layers.take(kinds, axis=0)
     activations, *of_other_forms = (activations_of(form) for form in workload.forms)
-    counts = partition.counts[:, _rows(workload.plans)]
+    counts = partition.counts.take(kinds, axis=1)
     kept_by_stage = activations.kept * counts[0]
     live = np.where(counts[0] > 0, activations.live, 0.0)  # the last stage may have the head alone
     for of_form, count in zip(of_other_forms, counts[1:], strict=True):
@@ -251,7 +256,7 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
 def _logits_by_stage(workload: Workload) -> Array:
     """Bytes of the logits on each stage, (3, plans)."""
     plans = workload.plans
-    logits = np.zeros((len(_rows(plans)), len(workload)))
+    logits = np.zeros((len(_fullest_kinds(plans)), len(workload)))
     logits[-1] = _logits(workload)
     if plans.splits_backward:  # the projection lies on the first GPU, or on those at both ends
         logits[0] = np.where(plans.v_shaped | plans.both_ways, logits[-1], logits[0])
@@ -285,7 +290,7 @@ def _adam_states(workload: Workload) -> Array | float:
     if plans.options.optimizer != "muon":
         return 0.0
     in_layers, with_ends, _ = _parameters(workload)
-    counts = partition.counts[:, _rows(workload.plans)]
+    counts = partition.counts.take(_fullest_kinds(plans), axis=1)
     if plans.splits_backward:
         counts = np.where(plans.both_ways, counts + counts[:, ::-1], counts)
     shared, experts = adam_states_bytes(workload, counts, with_ends - in_layers)
@@ -341,8 +346,8 @@ def _in_flight(plans: PlanBatch) -> Array:
     Schedules that split backward passes hold p on every stage, those of W that waits among them (Qi et al.
     2024, table 2), and p + 1 where micro-batches enter at both ends (DeepSeek-V3, table 2).
     """
-    rows, chunks = np.array(_rows(plans))[:, None], plans.interleave
-    position = np.where(rows == LAST, plans.pp - 1, rows)  # FIRST and HEAVY are 0 and 1
+    kinds, chunks = _fullest_kinds(plans)[:, None], plans.interleave
+    position = np.where(kinds == LAST, plans.pp - 1, kinds)  # FIRST and HEAVY are 0 and 1
     later = plans.pp - position
     warmup = 2 * (later - 1) + (chunks - 1) * plans.pp
     wanted = np.where(chunks > 1, (warmup + 1) / chunks, later)

@@ -73,7 +73,7 @@ def _once(workload: Workload) -> tuple[Parts, Exchange]:
     """Seconds by part that an iteration spends once, on the first stage, which holds most; its exchange."""
     plans, partition = workload.plans, workload.partition
     kind, column = np.where(plans.pp == 1, LAST, FIRST), np.arange(len(plans))
-    parameters = partition.layer_parameters()[0][kind, column] + partition.tables
+    parameters = partition.layer_parameters[0][kind, column] + partition.tables
     summed_s = _gradients_s(workload, 2.0 * parameters)
     nothing, single = np.zeros(len(plans)), np.ones(len(plans), dtype=np.int64)
     exchange = Exchange(summed_s, nothing, single, single, overlapped=nothing > 0, norm_s=nothing)

@@ -115,7 +115,7 @@ def test_distributed_lamb_exchanges_gradients_and_weights_as_zero_1_does(plan: P
         batch = PlanBatch.of([replace(plan, options=PlanOptions(optimizer=name))])
         layers = np.array([GPT.layers // plan.pp])
         workload = Workload.of(GPT, batch, A100, PROFILE)
-        found[name] = exchanges(workload, layers, np.array([1e9]), np.zeros(1)).division(0)
+        found[name] = exchanges(workload, layers, np.array([1e9]), np.zeros(1)).division(np.array([0]))
     assert found["lamb"].reduce_s == found["adam"].reduce_s
     assert found["lamb"].gather_s == found["adam"].gather_s
 
@@ -124,7 +124,7 @@ def test_distributed_lamb_in_nodes_sends_one_shard_of_each_gpu_between_them() ->
     """128 nodes of 8: a reduce-scatter in the node, then all-reduces of an eighth, 8 of them at a time."""
     plan = Plan(1, 1, 1024, 1, 1024, zero_stage=1, zero_group=8, options=PlanOptions(optimizer="lamb"))
     workload = Workload.of(BERT, PlanBatch.of([plan]), A100, PROFILE)
-    found = exchanges(workload, np.array([24]), np.array([3e8]), np.zeros(1)).division(0)
+    found = exchanges(workload, np.array([24]), np.array([3e8]), np.zeros(1)).division(np.array([0]))
     inside = reduce_scatter_s(6e8, Group(8, 8), Fabric(A100, PROFILE))
     between = all_reduce_s(6e8 / 8, Group(128, 1, 8), Fabric(A100, PROFILE))
     assert found.reduce_s == pytest.approx(inside + between, rel=1e-12)

@@ -140,7 +140,7 @@ def test_gradients_of_experts_that_nothing_shards_are_summed_over_all_copies() -
     assert (experts.weights, experts.gradients, experts.optimizer) == (1, 1, 4)
     workload = Workload.of(mixture, plans, H100, PROFILE)
     none, one = np.zeros(1), np.full(1, 1e9)
-    found = exchanges(workload, np.full(1, 32), none, one).division(0)
+    found = exchanges(workload, np.full(1, 32), none, one).division(np.array([0]))
     scattered = reduce_scatter_s(2e9, Group(4, 4, 2), Fabric(H100, PROFILE))
     assert found.reduce_s == pytest.approx(scattered, rel=1e-12)
 
@@ -235,7 +235,7 @@ def test_without_steps_between_a_mean_of_weights_moves_what_an_all_reduce_of_gra
     plain, each = workload(plan), workload(replace(plan, options=options))
     shared = plain.partition.layers[-1] * plain.shared_parameters + plain.partition.tables
     nothing = np.zeros(1)
-    reduced = exchanges(plain, plain.partition.layers[-1], shared, nothing).division(0).reduce_s
+    reduced = exchanges(plain, plain.partition.layers[-1], shared, nothing).division(np.array([0])).reduce_s
     sent = entry_bytes(each)
     assert workers_exchange_s(each, shared, nothing, sent) == pytest.approx(reduced, rel=1e-12)
     assert synced(options, plan, system=H100) > predict(LLAMA, plan, H100).breakdown["dp_comm"]
@@ -331,7 +331,7 @@ def test_ranks_of_a_worker_without_zero_gather_what_each_of_them_exchanged():
 def gather_s(nbytes, ranks):
     from_one = replace(PLAN, dp=ranks, global_batch=ranks, grad_overlap=False)
     one = workload(from_one)
-    return exchanges(one, np.array([1]), np.array([nbytes / 2]), np.zeros(1)).division(0).gather_s
+    return exchanges(one, np.array([1]), np.array([nbytes / 2]), np.zeros(1)).division(np.array([0])).gather_s
 
 
 def test_a_cpu_that_keeps_the_states_takes_them_over_from_a_slower_memory():

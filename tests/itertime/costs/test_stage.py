@@ -417,7 +417,7 @@ def test_the_layers_of_all_stages_are_those_of_the_model(layers, pp, interleave,
     assert (partition.counts.sum(axis=0) == partition.layers)[present].all()
     assert (partition.counts[1:] * partition.stages).sum() == dense
     assert (partition.counts >= 0)[:, present].all()
-    shared, experts = partition.layer_parameters()
+    shared, experts = partition.layer_parameters
     stack = model.parameters - model.embedding_parameters - model.head_parameters
     assert ((shared + experts) * partition.stages).sum() * 8 == pytest.approx(stack, rel=1e-3)
 
