@@ -47,7 +47,7 @@ class Partition:
     | `trained` | (forms, plans) | those of `shared` that have gradients, or of a layer's low-rank adapters |
     | `vocab` | (plans,) | the padded vocabulary |
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
-    | `tables` | (plans,) | parameters of all vocabulary tables on the first stage |
+    | `tables` | (plans,) | parameters of vocabulary tables on the first stage, and those of no other key |
 
     `of_chunks`, (forms, kinds, chunks, plans): layers of each form in each chunk of a stage, where plans list
     the layers of several chunks; None elsewhere. Where they list layers, there may be more than 4 kinds.
@@ -86,6 +86,7 @@ class Partition:
         if plans.splits_backward:
             both_tables = both_tables | plans.v_shaped | plans.both_ways
         tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
+        tables = tables + model.extra_parameters / plans.tp
         return cls(
             layers=layers + _mtp_layers(model, layers),
             counts=counts,

@@ -179,6 +179,10 @@ class ModelSpec:
             self._refuse("experts_per_token", f"must be at most experts={self.experts}")
         self._check_layers()
         self._check_stack()
+        if any(form.layer_parameters < 1 for form in self.forms):
+            self._refuse("layer_extra_parameters", "leaves a layer without parameters; take off fewer")
+        if self.embedding_parameters + self.head_parameters + self.extra_parameters < 1:
+            self._refuse("extra_parameters", "leaves nothing beside the layers; take off fewer")
 
     def _check_layers(self) -> None:
         """Keys that mean something only beside others."""
@@ -206,6 +210,10 @@ class ModelSpec:
             self._refuse("mixer", "needs a flash kernel for the layers with attention; set attention=flash")
         if not self.mlp and self.experts > 1:
             self._refuse("mlp", "must be true in a layer with experts")
+        if not self.mlp and self.mixer == "none" and not self.kinds:
+            self._refuse("mlp", "must be true beside mixer=none, or a layer has no work")
+        if self.state_groups and self.state_heads % self.state_groups:
+            self._refuse("state_groups", f"must divide state_heads={self.state_heads}")
         if bool(self.index_heads) != bool(self.index_keys) or bool(self.index_heads) != bool(
             self.index_head_dim
         ):

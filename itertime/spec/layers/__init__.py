@@ -4,7 +4,7 @@
 |---|---|
 | `Kinds`, `Stack` | the keys `kinds` and `stack` of a model file, as values that can be hashed |
 | `LAYER_KEYS` | the keys of a model that a kind may state |
-| `kinds_in_order` | the kind of every layer |
+| `kinds_in_order`, `MOST_LAYERS` | the kind of every layer; layers that can be listed so |
 | `MIXERS` | what can mix the tokens of a layer |
 | `mixer_shapes`, `mixer_parameters` | matrices of a mixer that is no attention; its weights |
 | `convolved_width`, `recurrence_flops` | channels of its convolution; FLOPs of its recurrence |
@@ -15,12 +15,13 @@ Why
   by the number of layers.
 """
 
-from .kinds import LAYER_KEYS, Kinds, Stack, kinds_in_order
+from .kinds import LAYER_KEYS, MOST_LAYERS, Kinds, Stack, kinds_in_order
 from .mixers import MIXERS, convolved_width, mixer_parameters, mixer_shapes, recurrence_flops
 
 __all__ = [
     "LAYER_KEYS",
     "MIXERS",
+    "MOST_LAYERS",
     "Kinds",
     "Stack",
     "convolved_width",

@@ -60,6 +60,8 @@ Kinds = Annotated[
     tuple[tuple[str, tuple[tuple[str, int | float | str | bool], ...]], ...], BeforeValidator(_as_pairs)
 ]
 Stack = tuple[str, ...]
+MOST_LAYERS = 10_000
+"""Layers of a model whose every layer is listed."""
 
 
 def kinds_in_order(layers: int, names: tuple[str, ...], stack: Stack) -> tuple[str, ...]:
@@ -71,6 +73,8 @@ def kinds_in_order(layers: int, names: tuple[str, ...], stack: Stack) -> tuple[s
     Raises ValueError for a name that is none of `names`, a number that is no count, and entries that do not
     sum to a divisor of `layers`.
     """
+    if layers > MOST_LAYERS:
+        raise ValueError(f"layers={layers}: at most {MOST_LAYERS:,} layers can be listed by kind")
     order: list[str] = []
     for entry in stack:
         count, _, name = entry.strip().rpartition(" ")
