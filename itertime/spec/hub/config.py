@@ -10,6 +10,7 @@ from typing import Any
 
 from itertime.errors import UnknownName, UserError, quoted, shown
 from itertime.io import read_mapping
+from itertime.spec.layers import MOST_LAYERS
 
 _NAMES = {
     "hidden_size": "n_embd n_embed d_model",
@@ -166,18 +167,31 @@ class HubConfig:
         _, value = self._content.get(name, ("", None))
         return default if value is None else value
 
-    def count(self, name: str, default: int | None = None) -> int:
-        """A whole number. A list of equal numbers, one a layer, counts as that number. UserError, naming the
-        key, for anything else, and for a number that the config must state.
+    def count(self, name: str, default: int | None = None, most: int = 10**9) -> int:
+        """A whole number up to `most`. A list of equal numbers, one a layer, counts as that number. Raises
+        UserError, naming the key, for anything else, and for a number that the config must state.
         """
         value = self.value(name, default)
         if isinstance(value, list) and value and all(item == value[0] for item in value):
             value = value[0]
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             if value is None:
                 raise UserError(f"{self.where}: key '{name}' is missing; add it")
-            self.refuse(name, "must be a whole number")
+            self.refuse(name, f"must be a whole number from 0 to {most:,}")
         return int(value)
+
+    def layer_count(self, default: int | None = None) -> int:
+        """The number of layers, each of which is then listed."""
+        return self.count("num_hidden_layers", default, MOST_LAYERS)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Whether a key says true. UserError, naming it, for text and lists, whose truth is not that of what
+        they say.
+        """
+        value = self.value(name, default)
+        if isinstance(value, str | list | Mapping):
+            self.refuse(name, "must be true or false")
+        return bool(value)
 
     def is_true(self, fact: str) -> bool:
         """A fact of the architecture that is true, false, or said by a key of the config."""
@@ -186,7 +200,7 @@ class HubConfig:
             return bool(says)
         negated = says.startswith("not ")
         name = says.removeprefix("not ")
-        return bool(self.value(_CANONICAL.get(name, name), False)) != negated
+        return self.flag(_CANONICAL.get(name, name), False) != negated
 
     def refuse(self, name: str, problem: str) -> None:
         """UserError that names file, key, value and remedy."""

@@ -37,7 +37,7 @@ def decoder_of(config: HubConfig) -> tuple[dict[str, Any], list[HubLayer], int]:
         "seq_len": min(config.count("max_position_embeddings", 512), 4096),
         "norm": config.facts["norm"],
         "positions": "none" if relative else config.facts["positions"],
-        "tied_embeddings": bool(config.value("tie_word_embeddings", True)),
+        "tied_embeddings": config.flag("tie_word_embeddings", True),
         "biases": not relative,
         "not_predicted": NOT_PREDICTED,
     }
@@ -57,7 +57,7 @@ class _Side:
 
 def _side(config: HubConfig, side: str, hidden: int, relative: bool) -> _Side:
     if relative:
-        layers = config.count("num_hidden_layers")
+        layers = config.layer_count()
         layers = config.count("num_decoder_layers", layers) if side == "decoder" else layers
         heads, width = config.count("num_attention_heads"), config.count("head_dim")
         inner = config.count("intermediate_size")

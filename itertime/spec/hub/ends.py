@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .config import HubConfig
@@ -12,7 +13,7 @@ def ends_of(config: HubConfig) -> tuple[dict[str, Any], int]:
     facts = config.facts
     hidden, vocab = config.count("hidden_size"), config.count("vocab_size")
     width = config.count("embedding_size", hidden)
-    tied = bool(config.value("tie_word_embeddings", True))
+    tied = config.flag("tie_word_embeddings", True)
     learned = facts["positions"] == "learned"
     norm = (2 if config.is_true("norm_bias") else 1) * facts["norm_weights"]
     parameters = vocab * width
@@ -31,6 +32,8 @@ def ends_of(config: HubConfig) -> tuple[dict[str, Any], int]:
         config.value("global_attn_every_n_layers")
     parameters += (0 if tied else vocab * width) + vocab * config.is_true("head_bias")
     positions = config.value("max_position_embeddings", 4096)
+    if isinstance(positions, str | list | Mapping):
+        config.refuse("max_position_embeddings", "must be a whole number")
     longest = positions if isinstance(positions, int) and positions > 0 else 4096
     keys = {
         "hidden": hidden,
@@ -50,7 +53,7 @@ def _is_parallel(config: HubConfig) -> bool:
     if config.model_type == "falcon":
         return bool(config.value("parallel_attn") or config.value("new_decoder_architecture"))
     if config.model_type == "stablelm":
-        return bool(config.value("use_parallel_residual", False))
+        return config.flag("use_parallel_residual", False)
     return config.is_true("parallel")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from itertime.errors import UserError, printable
+from itertime.errors import UserError, printable, quoted
 from itertime.spec.model import ModelSpec
 
 from .config import HubConfig
@@ -59,7 +59,10 @@ def imported_model(content: Mapping[str, Any], path: str | Path) -> ImportedMode
     path = Path(path)
     name = path.resolve().parent.name if path.stem == "config" else path.stem
     model = _model_with_towers(content, name or "config", str(path))
-    about = content.get("_name_or_path") or ", ".join(map(str, content.get("architectures") or ()))
+    classes = content.get("architectures") or []
+    if not isinstance(classes, list):
+        raise UserError(f"{path}: architectures={quoted(classes)}: must be a list of names, or be left out")
+    about = content.get("_name_or_path") or ", ".join(map(str, classes))
     source = f"config.json of {about or content.get('model_type')}, imported; seq_len is assumed"
     return replace(model, keys={"name": name or "config", **model.keys, "source": printable(source)})
 

@@ -39,7 +39,7 @@ def _layer_count(config: HubConfig) -> int:
     pattern = config.value("hybrid_override_pattern")
     listed = config.value("layer_types")
     default = len(pattern) if isinstance(pattern, str) else len(listed) if isinstance(listed, list) else None
-    return config.count("num_hidden_layers", default)
+    return config.layer_count(default)
 
 
 def _mixer_kinds(config: HubConfig, count: int) -> list[str]:
@@ -265,8 +265,8 @@ def _state_mixer(config: HubConfig, mixer: str, hidden: int) -> HubLayer:
         inner = heads * width
         matrices = hidden * (3 * inner + 2 * groups * size + heads)
         channels = 2 * groups * size + inner
-        biased = bool(config.value("mamba_proj_bias", False)) or bool(config.value("use_bias", False))
-        small = 3 * heads + inner + channels * bool(config.value("mamba_conv_bias", True))
+        biased = config.flag("mamba_proj_bias", False) or config.flag("use_bias", False)
+        small = 3 * heads + inner + channels * config.flag("mamba_conv_bias", True)
         small += biased * (2 * inner + 2 * groups * size + heads + hidden)
     else:
         inner = int(config.value("mamba_expand", 2) * hidden)
@@ -276,9 +276,9 @@ def _state_mixer(config: HubConfig, mixer: str, hidden: int) -> HubLayer:
         rank = -(-hidden // 16) if rank == "auto" else config.count("mamba_dt_rank")
         matrices = hidden * 3 * inner + inner * (rank + 2 * size) + rank * inner
         channels = inner
-        small = inner * (size + 2) + inner * bool(config.value("mamba_conv_bias", True))
+        small = inner * (size + 2) + inner * config.flag("mamba_conv_bias", True)
         small += rank + 2 * size if config.model_type == "jamba" else 0
-        small += bool(config.value("mamba_proj_bias", False)) * (2 * inner + hidden)
+        small += config.flag("mamba_proj_bias", False) * (2 * inner + hidden)
     keys: Keys = {"mixer": mixer, "state_heads": heads, "state_head_dim": width, "state_groups": groups}
     keys |= {"state_size": size, "conv_width": reach}
     if mixer == "mamba":
