@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 from pydantic.dataclasses import dataclass
 
+from itertime.errors import UserError
 from itertime.io import CONFIG, Count, Fraction, Share, construct, key_values, optional
 
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
@@ -50,7 +51,11 @@ class PlanOptions:
         "reduction, or bucket by bucket before each reduction",
     )
     optimizer: Literal["adam", "adamw", "fused-adam", "torch-adamw", "lamb", "came", "sgd", "muon"] = (
-        optional("adam", "decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB")
+        optional(
+            "adam",
+            "decides states and what a step moves; lamb with ZeRO-1 is distributed LAMB; adam8bit stands for "
+            "adam with moments=int8",
+        )
     )
     moments: Literal["fp32", "bf16", "int8"] = optional(
         "fp32", "form in which the optimizer's moments are kept; int8 is quantised in blocks of 256"
@@ -140,5 +145,14 @@ def parse_options(text: str, where: str = "options") -> PlanOptions:
 
     >>> parse_options("workers=4, local_steps=500, outer=diloco").local_steps
     500
+    >>> parse_options("optimizer=adam8bit").text
+    'moments=int8'
     """
-    return construct(PlanOptions, key_values(text, where, "clipping=bucket"), where)
+    values = key_values(text, where, "clipping=bucket")
+    if values.get("optimizer") == "adam8bit":
+        values = {"moments": "int8", **values, "optimizer": "adam"}
+        if values["moments"] != "int8":
+            raise UserError(
+                f"{where}: optimizer=adam8bit: keeps moments=int8, not {values['moments']}; keep one"
+            )
+    return construct(PlanOptions, values, where)

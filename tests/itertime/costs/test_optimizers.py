@@ -150,7 +150,7 @@ def test_the_norms_of_layers_travel_only_where_ranks_share_layers() -> None:
     [
         *(("optimizer=adam", 12), ("optimizer=adamw", 12), ("optimizer=fused-adam", 12)),
         *(("optimizer=lamb", 12), ("optimizer=sgd", 8), ("moments=bf16", 8), ("master_weights=false", 8)),
-        *(("moments=int8", 4 + 2 + 8 / 256), ("moments=bf16,master_weights=false", 4)),
+        *(("optimizer=adam8bit", 4 + 2 + 8 / 256), ("moments=bf16,master_weights=false", 4)),
         ("optimizer=sgd,moments=int8,master_weights=false", 1 + 4 / 256),
     ],
 )
