@@ -125,8 +125,8 @@ def notes_on(
     *groups: PlanLayout | Execution,
     used_elsewhere: Collection[str] = (),
 ) -> list[str]:
-    """The notes of `print_without_effect`; none without a plan."""
-    if not plans:
+    """The notes of `print_without_effect`; none without a plan, and none of plans that break a rule."""
+    if not plans or any(plan.broken_rules(model) for plan in plans):
         return []
     figures = _figures(model, system, plans)
     at_hand = "for this plan" if len(plans) == 1 else "for these plans"
