@@ -169,6 +169,9 @@ def _check_units(sheet: ChipSheet, base: Profile, path: str | Path) -> None:
                 f"{path}: {key}={value:g}: is {value / measured:.3g} times the {measured:g} of {base.name}, "
                 f"the measured chip whose kernels are scaled; state it in {unit}"
             )
+    for key in ("efficiency", "expert_efficiency"):
+        if (share := getattr(sheet, key)) is not None and share < LEAST_RATIO:
+            raise UserError(f"{path}: {key}={share:g}: must be a share from {LEAST_RATIO:g} to 1")
     if sheet.fp8_flops_per_s is not None:
         ratio = sheet.fp8_flops_per_s / sheet.peak_flops_per_s
         if not 1 <= ratio <= MOST_FP8_RATIO:

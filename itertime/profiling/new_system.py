@@ -15,7 +15,7 @@ from itertime.io import names_file, write_texts
 from itertime.spec import SHIPPED_SYSTEMS, Profile, System, system_of, system_reference
 from itertime.spec.references import Reference, in_field_units
 
-from .chip_sheet import SOFTWARE, ChipSheet, ClassFigures, base_of, read_sheet
+from .chip_sheet import MOST_RATIO, SOFTWARE, ChipSheet, ClassFigures, base_of, read_sheet
 from .profile_text import plain_values, render
 from .sheet_profile import profile_by_sheet
 
@@ -126,7 +126,13 @@ def _check(name: str, content: Mapping[str, Any], reference: Reference, sheet_pa
     keys = in_field_units(System, content, str(sheet_path))
     merged = {key: value for key, value in reference.content.items() if key != "nvlink_slowdown"}
     merged |= {"name": name, "profile": name, **keys}
-    system_of(Reference(kind=System, where=str(sheet_path), content=merged, files=()))
+    system = system_of(Reference(kind=System, where=str(sheet_path), content=merged, files=()))
+    ratio = system.nic_bytes_per_s / (system.gpus_per_node * system.nvlink_bytes_per_s)
+    if ratio > MOST_RATIO:
+        raise UserError(
+            f"{sheet_path}: nic_bytes_per_s={system.nic_bytes_per_s:g}: is {ratio:.3g} times all chips' "
+            "links; state it in bytes/s, or as nic_gbps in Gb/s"
+        )
 
 
 def _scalar(value: Any) -> str:
