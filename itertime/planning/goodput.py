@@ -37,7 +37,7 @@ from itertime.io import CONFIG, NonNegative, Positive, construct, optional
 __all__ = ["DOWNTIMES", "Downtime", "Goodput", "daly_interval_s", "goodput", "young_interval_s"]
 
 HOUR_S = 3600.0
-_HOPELESS = 50.0  # mean times between interruptions in one interval: e^50 tries and no end
+_HOPELESS = 14.0  # mean times between interruptions in one interval: a million tries and no end
 
 
 @dataclass(frozen=True, config=CONFIG)
