@@ -23,8 +23,8 @@ from .frame import (
     downsampled,
     short,
 )
-from .numbers import duration, time_unit
-from .runs import Pair, PolicyRuns, measured
+from .numbers import duration, listed, time_unit
+from .runs import Pair, PolicyRuns, finishing, mean_of, measured
 from .time_axis import TimeAxis
 
 __all__ = ["charts"]
@@ -92,8 +92,7 @@ def _means(groups: Sequence[PolicyRuns]) -> Chart:
     """A bar for each policy: its mean JCT over its runs, split into the time with GPUs and the wait."""
     labels = [group.label for group in groups]
     jct_s, wait_s = (
-        np.array([np.mean([measured(run).get(metric) or 0.0 for run in group.runs]) for group in groups])
-        for metric in ("jct_mean_s", "wait_mean_s")
+        np.array([mean_of(group, metric) for group in groups]) for metric in ("jct_mean_s", "wait_mean_s")
     )
     unit, factor = time_unit(float(jct_s.max()))
     series = [
@@ -107,6 +106,9 @@ def _means(groups: Sequence[PolicyRuns]) -> Chart:
     bar_px = _BAR_PX if len(groups) < _LEAST_THIN else _THIN_BAR_PX
     panel = Panel(Axis(kind="names", names=labels), series)
     caption = "Mean over the finished jobs of each policy, from submission to finish."
+    able = finishing(groups)
+    if fewer := [f"{group.label} {mean_of(group, 'finished'):,.0f}" for group in groups if group not in able]:
+        caption += f" Far fewer jobs finish under some: {listed(fewer)} of {mean_of(groups[0], 'jobs'):,.0f}."
     x_axis = Axis(f"mean job completion time, {unit}", low=0, high=1.02 * float(jct_s.max()) / factor)
     return Chart("chart-means", "Mean completion time", caption, 60 + bar_px * len(groups), x_axis, [panel])
 

@@ -79,6 +79,10 @@ _SHORT = {
 }
 """The columns of the short table and their heads of one line; the last two where jobs are left out."""
 
+_LEAST_IN_SHORT = ("gpu_allocated_arrival_ratio", "planner", "jct_over_bound", "wait_mean_s")
+"""The columns of the short table to leave out first: how many jobs a policy rejects is said to the last."""
+
+_LONGEST_IN_HEAD = 20  # characters of the baseline's name
 _PLANNER = 2  # its column on a terminal, behind the policy and its mean JCT
 _ALWAYS = 3  # columns beside the policy that are never left out
 
@@ -232,19 +236,22 @@ def short_table(runs: Sequence[Run], baseline: str | None) -> TerminalTable:
     """The main columns of the headline for a terminal, with the differences of mean JCT to the baseline."""
     headline = headline_rows(runs, baseline)
     columns = [headline.columns[i] for i in headline.main_columns]
-    heads = [f"{_SHORT[c.key]}, {c.unit}" if c.unit else _SHORT[c.key] for c in columns]
+    keys = ["policy", *(column.key for column in columns)]
+    heads = ["policy", *(f"{_SHORT[c.key]}, {c.unit}" if c.unit else _SHORT[c.key] for c in columns)]
     rows = [[row.label, *(row.cells[i].text for i in headline.main_columns)] for row in headline.rows]
-    extra: list[tuple[str, list[str]]] = []
+    extra: list[tuple[str, str, list[str]]] = []
     if headline.names_planners:
-        extra.append(("planner", [row.planner for row in headline.rows]))
-    if baseline is not None and len(rows) > 1:
+        extra.append(("planner", "planner", [row.planner for row in headline.rows]))
+    if baseline is not None and len(rows) > 1 and columns and columns[0].key == "jct_mean_s":
         changes = [row.cells[headline.main_columns[0]].difference for row in headline.rows]
-        extra.append((f"vs {baseline}", changes))
-    for head, cells in reversed(extra):
-        heads.insert(1, head)
+        head = f"vs {baseline}" if len(baseline) <= _LONGEST_IN_HEAD else "vs baseline"
+        extra.append(("change", head, changes))
+    for key, head, cells in reversed(extra):
+        keys.insert(_PLANNER, key)
+        heads.insert(_PLANNER, head)
         for row, cell in zip(rows, cells, strict=True):
             row.insert(_PLANNER, cell)
-    return TerminalTable(["policy", *heads], rows, [])
+    return TerminalTable(heads, rows, [keys.index(key) for key in _LEAST_IN_SHORT if key in keys])
 
 
 def _says_something(measure: Measure, values: Sequence[float | None]) -> bool:

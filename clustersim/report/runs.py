@@ -20,12 +20,15 @@ from .frame import looks_of
 from .numbers import difference
 
 __all__ = [
+    "NEARLY_ALL",
     "Named",
     "Pair",
     "PolicyRuns",
     "baseline_run",
     "cluster_words",
+    "finishing",
     "group_runs",
+    "mean_of",
     "measured",
     "named",
     "paired",
@@ -35,6 +38,9 @@ __all__ = [
     "same_jobs_finished",
     "same_trace",
 ]
+
+NEARLY_ALL = 0.95
+"""The share of the jobs that another policy finishes which a policy must finish to complete jobs soonest."""
 
 _SAME = 0.01  # changes of JCT up to this share count as none
 
@@ -156,6 +162,20 @@ def measured(run: Run) -> dict[str, float | None]:
         values["gpu_allocated_arrival_ratio"] = None
     values["disruptions"] = fsum(values.get(name) or 0.0 for name in ("preemptions", "resizes"))
     return values
+
+
+def mean_of(group: PolicyRuns, metric: str) -> float:
+    """The mean of a metric over the runs of a policy in which it is defined; 0 if it is in none."""
+    values = [measured(run).get(metric) for run in group.runs]
+    defined_values = [value for value in values if value is not None]
+    return fsum(defined_values) / len(defined_values) if defined_values else 0.0
+
+
+def finishing(groups: Sequence[PolicyRuns]) -> list[PolicyRuns]:
+    """The policies that finish nearly as many jobs as the policy that finishes the most."""
+    finished = [mean_of(group, "finished") for group in groups]
+    least = NEARLY_ALL * max(finished)
+    return [group for group, count in zip(groups, finished, strict=True) if count >= least]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ _PIPE_WIDTH = 80
 """A pipe has no width; text in a pipe is as wide as on a small terminal, unless COLUMNS says otherwise."""
 _GAP, _EDGES = 3, 2  # characters between columns, and at both sides of a table
 _LEAST_KEY = 4  # characters of a folded key column
+_LONG_KEY = 26  # characters of a key that is folded before columns are left out
 
 Rows = Sequence[Sequence[str]]
 
@@ -123,7 +125,7 @@ def print_table(
 ) -> None:
     """Print rows under their heads. The first `keys` columns are left-aligned, and blank where they repeat.
 
-    On a narrow terminal the heads are folded first, then the cells at their parentheses. Then the columns
+    On a narrow terminal the heads are folded first, then long keys and the cells at parentheses. Then columns
     `least_columns` are left out one by one, the first of them first, then the others from the right; at least
     one stays beside the keys. They are named below the table, with `remedy`, which says how to see them. No
     cell is cut off: where the keys alone are too wide, they are folded too. With `all_columns` none is left
@@ -139,7 +141,7 @@ def print_table(
             [[row[i] for i in shown_columns] for row in rows],
         )
         for cells in (_without_repeats(kept_rows, keys), _folded(_without_repeats(kept_rows, keys), keys)):
-            widths = _widths(kept_heads, cells, width)
+            widths = _widths(kept_heads, cells, width) or _widths(kept_heads, cells, width, keys)
             if not widths and absent == most_absent:
                 widths = _squeezed(kept_heads, cells, width, keys)
             if widths:
@@ -172,24 +174,27 @@ def _folded(rows: Rows, keys: int) -> list[list[str]]:
     ]
 
 
-def _needed(heads: Sequence[str], rows: Rows) -> list[int]:
-    """The widths of columns that hold every line of the cells and every word of the heads."""
+def _needed(heads: Sequence[str], rows: Rows, folded_keys: int = 0) -> list[int]:
+    """The widths of columns that hold every line of the cells and every word of the heads. Of the columns
+    before `folded_keys`, long cells are folded.
+    """
     words = [max(map(len, head.split()), default=0) for head in heads]
     lines = [
         max((len(line) for row in rows for line in row[i].split("\n")), default=0) for i in range(len(heads))
     ]
-    return [max(pair) for pair in zip(words, lines, strict=True)]
+    limits = [_LONG_KEY if i < folded_keys else inf for i in range(len(heads))]
+    return [int(max(word, min(line, limit))) for word, line, limit in zip(words, lines, limits, strict=True)]
 
 
 def _spare(widths: Sequence[int], room: int) -> int:
     return room - sum(widths) - _GAP * (len(widths) - 1) - _EDGES
 
 
-def _widths(heads: Sequence[str], rows: Rows, room: int) -> list[int]:
-    """Widths of columns that hold the cells. Empty if `room` is too small. Spare width goes to the folded
-    heads, first to those that need least.
+def _widths(heads: Sequence[str], rows: Rows, room: int, folded_keys: int = 0) -> list[int]:
+    """Widths of columns that hold the cells, of which long ones of keys may be folded. Empty if `room` is too
+    small. Spare width goes to the folded heads, first to those that need least.
     """
-    widths = _needed(heads, rows)
+    widths = _needed(heads, rows, folded_keys)
     spare = _spare(widths, room)
     if spare < 0:
         return []

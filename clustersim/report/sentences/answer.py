@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from clustersim.records import Run
-from clustersim.report.numbers import counted, duration
-from clustersim.report.runs import PolicyRuns, group_runs, measured, same_trace
+from clustersim.report.numbers import counted, duration, listed
+from clustersim.report.runs import (
+    NEARLY_ALL,
+    PolicyRuns,
+    finishing,
+    group_runs,
+    mean_of,
+    measured,
+    same_trace,
+)
 
-from .pairings import NEARLY_ALL, Pairing, mean_of, met_shares, pairings_of
+from .pairings import met_shares, pairings_of
 
 __all__ = ["Tile", "answer", "tiles"]
 
 _OTHER_JOBS = "These runs are not over the same jobs: their differences say little about the policies."
+_EQUAL = 5e-5  # ratios of mean JCTs that differ by less are equal, to the digits of a text
+_NEARLY_BEST = 1.005  # a JCT over the best possible that reads as 1.00
 
 
 class Tile(NamedTuple):
@@ -25,53 +36,98 @@ class Tile(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """The policy with the shortest mean JCT, of those that finish nearly all jobs that the baseline finishes.
+    """The policies with the shortest mean JCT, of those that finish nearly as many jobs as any policy does.
 
-    `pairing`: the policy beside the baseline; None for the baseline itself, and without another policy.
+    `leaders`: several where mean JCTs and deadlines met agree. `baseline`: that of the comparison, or the
+    first policy that finishes enough jobs if that one does not. `change`: the ratio of both mean JCTs over
+    the jobs that both finished; 1 if no policy is sooner than the baseline. `able`: the policies that finish
+    enough jobs.
     """
 
-    group: PolicyRuns
+    leaders: Sequence[PolicyRuns]
     baseline: PolicyRuns
-    pairing: Pairing | None
+    change: float
+    able: Sequence[PolicyRuns]
     groups: Sequence[PolicyRuns]
 
     @classmethod
     def of(cls, runs: Sequence[Run], baseline: str | None) -> _Outcome:
         groups = group_runs(runs)
-        base = next((group for group in groups if group.runs[0].policy == baseline), groups[0])
-        pairings = {
-            label: pairing
-            for label, pairing in pairings_of(runs, groups, base.label).items()
-            if pairing.share >= NEARLY_ALL
-        }
-        best = min(pairings, key=lambda label: pairings[label].change, default=base.label)
-        if best == base.label or pairings[best].change >= 1:
-            return cls(base, base, None, groups)
-        return cls(next(group for group in groups if group.label == best), base, pairings[best], groups)
+        able = finishing(groups)
+        base = next((group for group in able if group.runs[0].policy == baseline), able[0])
+        changes = {base.label: 1.0}
+        for label, pairing in pairings_of(runs, able, base.label).items():
+            if pairing.share >= NEARLY_ALL:
+                changes[label] = pairing.change
+        able = [group for group in able if group.label in changes]
+        least_change = min(changes.values())
+        if least_change > 1 - _EQUAL:
+            least_change = 1.0
+        shares = met_shares(groups)
+        soonest = [group for group in able if changes[group.label] < least_change + _EQUAL]
+        most_met = max(shares.get(group.label, 0.0) for group in soonest)
+        leaders = [group for group in soonest if shares.get(group.label, 0.0) == most_met]
+        leaders.sort(key=lambda group: group is not base)
+        return cls(leaders, base, least_change, able, groups)
+
+    @property
+    def group(self) -> PolicyRuns:
+        """The first of the leaders, whose figures are stated."""
+        return self.leaders[0]
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether all policies do equally well."""
+        return 1 < len(self.groups) == len(self.leaders)
+
+    @property
+    def name(self) -> str:
+        """The leaders by name; of more than two, the first and the number of the others."""
+        if self.is_tie:
+            return f"All {len(self.groups)} policies"
+        labels = [group.label for group in self.leaders]
+        return listed(labels if len(labels) < 3 else [labels[0], f"{len(labels) - 1} others"])
 
     @property
     def jct(self) -> str:
         """The mean JCT as text, in the unit that suits that of the baseline; empty if no job finished."""
-        if self.pairing is not None:
-            return duration(self.pairing.jct_s, scale_s=self.pairing.baseline_s)
-        return duration(mean_of(self.group, "jct_mean_s")) if mean_of(self.group, "finished") else ""
+        if not mean_of(self.group, "finished"):
+            return ""
+        baseline_s = mean_of(self.baseline, "jct_mean_s")
+        return duration(mean_of(self.group, "jct_mean_s"), scale_s=baseline_s)
 
     @property
     def jct_beside(self) -> str:
         """How the mean JCT compares with that of the baseline; empty where there is nothing to compare."""
-        if self.pairing is not None:
-            saved = 100 * (1 - self.pairing.change)
-            return f"{saved:.{0 if saved >= 1 else 2}f} % below {self.baseline.label}"
-        return "which no other policy shortens" if len(self.groups) > 1 else ""
+        if self.change < 1:
+            saved = 100 * (1 - self.change)
+            digits = 0 if saved >= 10 else 1 if saved >= 1 else 2
+            return f"{saved:.{digits}f} % below {self.baseline.label}"
+        if len(self.able) < 2 or self.is_tie:
+            return ""
+        is_whole = len(self.able) == len(self.groups)
+        return f"which no other policy {'' if is_whole else 'that finishes nearly as many jobs '}shortens"
 
     @property
     def finished(self) -> str:
-        finished, jobs = (mean_of(self.group, metric) for metric in ("finished", "jobs"))
-        return f"{finished:,.0f} of {counted(int(jobs), 'job')} finished"
+        """How many jobs finish, beside the policies under which far fewer do."""
+        finished = mean_of(self.group, "finished")
+        labels = {group.label for group in self.able}
+        declining = [group for group in self.groups if group.label not in labels]
+        fewer = [f"{group.label} {mean_of(group, 'finished'):,.0f}" for group in declining]
+        beside = f" ({listed(fewer)})" if fewer else ""
+        return f"{finished:,.0f} of {counted(self.jobs, 'job')} finished{beside}"
+
+    @property
+    def jobs(self) -> int:
+        """The jobs that can finish: all but instances of services."""
+        services = self.group.runs[0].summary.get("services")
+        instances = services["instances"] if isinstance(services, Mapping) else 0
+        return int(mean_of(self.group, "jobs")) - instances
 
     @property
     def finishes_all(self) -> bool:
-        return mean_of(self.group, "finished") >= mean_of(self.group, "jobs")
+        return mean_of(self.group, "finished") >= self.jobs
 
     def deadlines(self) -> tuple[str, str]:
         """The share of deadlines met, and the shares of the baseline and of the policy that meets the most,
@@ -80,53 +136,74 @@ class _Outcome(NamedTuple):
         shares = met_shares(self.groups)
         if not shares:
             return "", ""
-        own, most = shares[self.group.label], max(shares, key=lambda label: shares[label])
+        texts = {label: f"{100 * share:.1f} %" for label, share in shares.items()}
+        most = max(shares, key=lambda label: shares[label])
         labels = dict.fromkeys([self.baseline.label, most])
-        others = [f"{label} {100 * shares[label]:.1f} %" for label in labels if shares[label] != own]
-        return f"{100 * own:.1f} %", ", ".join(others)
+        leader_text = texts[self.group.label]
+        others = [f"{label} {texts[label]}" for label in labels if texts[label] != leader_text]
+        return leader_text, ", ".join(others)
 
 
 def answer(runs: Sequence[Run], baseline: str | None) -> str:
-    """What the runs say, in a line: the policy with the shortest mean JCT, of those that finish nearly all
-    jobs that the baseline finishes, and the deadlines that it meets. For one policy, the same alone.
-    """
-    outcome = _Outcome.of(runs, baseline)
-    if len(outcome.groups) > 1 and not same_trace(runs):
-        return _OTHER_JOBS
-    parts = [f"mean JCT {', '.join(filter(None, [outcome.jct, outcome.jct_beside]))}"] if outcome.jct else []
-    if not outcome.finishes_all or len(outcome.groups) == 1:
-        parts.append(outcome.finished)
-    met, others = outcome.deadlines()
-    if met:
-        parts.append(f"{met} of deadlines met{f' ({others})' if others else ''}")
-    return f"{outcome.group.label}: {'; '.join(parts)}"
-
-
-def tiles(runs: Sequence[Run], baseline: str | None) -> list[Tile]:
-    """The figures of the answer: the policy, its mean JCT, the deadlines that it meets or else how long jobs
-    wait, and the distance from the best possible or else the use of the GPUs. Empty for runs of other jobs.
+    """What the runs say, in a line: the policy with the shortest mean JCT, of those that finish nearly as
+    many jobs as any policy does, and the deadlines that it meets. For one policy, the same alone.
     """
     outcome = _Outcome.of(runs, baseline)
     count = len(outcome.groups)
     if count > 1 and not same_trace(runs):
+        return _OTHER_JOBS
+    if count > 1 and not outcome.jct:
+        return f"No policy finished any of {counted(outcome.jobs, 'job')}."
+    parts = [f"mean JCT {', '.join(filter(None, [outcome.jct, outcome.jct_beside]))}"] if outcome.jct else []
+    if not outcome.finishes_all or count == 1 or len(outcome.able) < count:
+        parts.append(outcome.finished)
+    met, others = outcome.deadlines()
+    if met:
+        parts.append(f"{met} of deadlines met{f' ({others})' if others else ''}")
+    return f"{outcome.name}: {'; '.join(parts)}"
+
+
+def tiles(runs: Sequence[Run], baseline: str | None) -> list[Tile]:
+    """The figures of the answer: the policy, its mean JCT, the deadlines that it meets or else how long jobs
+    wait, and the distance from the best possible or else the use of the GPUs. Empty for runs of other jobs,
+    and where no job finished.
+    """
+    outcome = _Outcome.of(runs, baseline)
+    if not outcome.jct or (len(outcome.groups) > 1 and not same_trace(runs)):
         return []
-    among = f"shortest mean JCT of {count} policies" if count > 1 else outcome.finished
-    figures = [Tile("Best policy" if count > 1 else "Policy", outcome.group.label, among)]
-    figures.append(Tile("Mean JCT", outcome.jct or "–", outcome.jct_beside))
+    figures = [_first_tile(outcome), Tile("Mean JCT", outcome.jct, outcome.jct_beside)]
     met, others = outcome.deadlines()
     if met:
         figures.append(Tile("Deadlines met", met, others))
     else:
         wait_s = mean_of(outcome.group, "wait_mean_s")
         base_s = mean_of(outcome.baseline, "wait_mean_s")
-        beside = "" if outcome.pairing is None else f"{outcome.baseline.label} {duration(base_s)}"
+        beside = "" if outcome.group is outcome.baseline else f"{outcome.baseline.label} {duration(base_s)}"
         figures.append(Tile("Mean waiting", duration(wait_s), beside))
     factors = [measured(run).get("jct_over_bound") for run in outcome.group.runs]
     if factors and None not in factors:
         factor = mean_of(outcome.group, "jct_over_bound")
-        most_saved = f"no policy lowers it by more than {100 * (1 - 1 / factor):.0f} %" if factor > 0 else ""
-        figures.append(Tile("JCT over the best possible", f"× {factor:,.2f}", most_saved))
+        most_saved = ceil(100 * (1 - 1 / factor)) if factor >= _NEARLY_BEST else 0
+        beside = f"no policy lowers it by more than {most_saved} %" if most_saved else "no policy lowers it"
+        figures.append(Tile("JCT over the best possible", f"× {factor:,.2f}", beside))
     else:
         share = mean_of(outcome.group, "gpu_allocated_ratio")
-        figures.append(Tile("GPUs allocated", f"{100 * share:.1f} %", "until the last finish"))
+        is_window = isinstance(outcome.group.runs[0].summary.get("window"), Mapping)
+        during = "in the window of measurement" if is_window else "until the last finish"
+        figures.append(Tile("GPUs allocated", f"{100 * share:.1f} %", during))
     return figures
+
+
+def _first_tile(outcome: _Outcome) -> Tile:
+    """The policy that did best, and among how many."""
+    count = len(outcome.groups)
+    if count == 1:
+        return Tile("Policy", outcome.name, outcome.finished)
+    if outcome.is_tie:
+        return Tile("Best policy", "none", f"all {count} policies have the same mean JCT")
+    beside = f"shortest mean JCT of {count} policies"
+    if len(outcome.able) < count:
+        beside = outcome.finished
+    if len(outcome.leaders) > 1:
+        return Tile("Best policies", outcome.name, beside)
+    return Tile("Best policy", outcome.name.rpartition("/")[2], beside)  # a file's name without its folder

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum
 
 from clustersim.records import Run
 from clustersim.report.numbers import counted, difference, duration, listed, plural
-from clustersim.report.runs import PolicyRuns, group_runs, measured, same_jobs_finished, same_trace
+from clustersim.report.runs import (
+    NEARLY_ALL,
+    PolicyRuns,
+    group_runs,
+    mean_of,
+    measured,
+    same_jobs_finished,
+    same_trace,
+)
 
-from .pairings import NEARLY_ALL, Pairing, met_shares, pairings_of
+from .pairings import Pairing, met_shares, pairings_of
 from .sizes import MOST_TOLD, SHORTEST_S, sizes_given
 
 __all__ = ["caution", "verdict"]
@@ -148,10 +155,7 @@ def _waiting(groups: Sequence[PolicyRuns]) -> list[str]:
     waits_known = [wait for wait in waits if wait is not None]
     if len(waits_known) < len(waits) or not same_jobs_finished(runs):
         return []
-    means = {
-        group.label: fsum(measured(run).get("wait_mean_s") or 0.0 for run in group.runs) / len(group.runs)
-        for group in groups
-    }
+    means = {group.label: mean_of(group, "wait_mean_s") for group in groups}
     least_wait, most_wait = min(means.values()), max(means.values())
     if most_wait - least_wait < SHORTEST_S:
         return []
@@ -176,11 +180,7 @@ def _most_in_time(groups: Sequence[PolicyRuns], baseline: str) -> list[str]:
 
 def _rejections(groups: Sequence[PolicyRuns]) -> list[str]:
     """The numbers of rejected jobs, if policies differ in them: averages leave these jobs out."""
-    rejected: dict[str, float] = {}
-    for group in groups:
-        rejected[group.label] = fsum(measured(run).get("rejected") or 0.0 for run in group.runs) / len(
-            group.runs
-        )
+    rejected = {group.label: mean_of(group, "rejected") for group in groups}
     if min(rejected.values()) == max(rejected.values()):
         return []
     jobs = int(measured(groups[0].runs[0]).get("jobs") or 0)

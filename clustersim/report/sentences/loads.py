@@ -69,7 +69,8 @@ def _load(groups: Sequence[PolicyRuns]) -> list[str]:
         if load is not None:
             loads.setdefault(f"{load:.2f}", []).append(group.label)
     arrivals_s, jobs = values[0].get("arrival_window_s"), int(values[0].get("jobs") or 0)
-    if arrivals_s is not None and not loads and jobs > 1:
+    reaches_all = groups[0].runs[0].manifest.get("until_s") is None
+    if arrivals_s is not None and not loads and jobs > 1 and reaches_all:
         return ["All jobs are submitted at once, so there is no offered load."]
     if not loads or arrivals_s is None:
         return []

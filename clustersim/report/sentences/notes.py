@@ -119,19 +119,20 @@ def _declined(run: Run, values: Mapping[str, float | None], read_records: bool) 
 
 def _tails(groups: Sequence[PolicyRuns]) -> list[str]:
     """The policies whose makespan is to a large part the tail of a few jobs."""
-    texts = []
+    tails: dict[str, dict[str, int]] = {}  # percentages by policy, by how many jobs are the last
     for group in groups:
         values = measured(group.runs[0])
         share, jobs, few = (values.get(name) for name in ("tail_ratio", "jobs", "tail_jobs"))
         if share is None or jobs is None or share < LONG_TAIL or jobs < _LEAST_JOBS:
             continue
-        last_jobs = "the last" if few == 1 else f"the last {few:,.0f}"
-        texts.append(
-            f"{last_jobs} of {jobs:,.0f} jobs ran alone for {100 * share:.0f} % of it under {group.label}"
-        )
-    if not texts:
-        return []
-    return [f"The makespan is largely the tail of a few jobs: {'; '.join(texts)}."]
+        last_jobs = f"{'the last' if few == 1 else f'the last {few:,.0f}'} of {jobs:,.0f} jobs"
+        tails.setdefault(last_jobs, {})[group.label] = round(100 * share)
+    texts = []
+    for last_jobs, shares in tails.items():
+        least, most = min(shares.values()), max(shares.values())
+        span = f"{least} %" if least == most else f"{least} to {most} %"
+        texts.append(f"{last_jobs} ran alone for {span} of it under {listed(list(shares))}")
+    return [f"The makespan is largely the tail of a few jobs: {'; '.join(texts)}."] if texts else []
 
 
 def _same_policy(groups: Sequence[PolicyRuns]) -> list[str]:

@@ -8,12 +8,9 @@ from typing import NamedTuple
 
 from clustersim.records import Run
 from clustersim.report.numbers import counted
-from clustersim.report.runs import PolicyRuns, measured, paired
+from clustersim.report.runs import PolicyRuns, mean_of, measured, paired
 
-__all__ = ["NEARLY_ALL", "Pairing", "mean_of", "met_shares", "pairings_of"]
-
-NEARLY_ALL = 0.95
-"""The share of the baseline's jobs that a policy must finish to complete jobs soonest."""
+__all__ = ["Pairing", "met_shares", "pairings_of"]
 
 
 class Pairing(NamedTuple):
@@ -56,11 +53,6 @@ def pairings_of(runs: Sequence[Run], groups: Sequence[PolicyRuns], baseline: str
         share = fsum(counts) / len(counts) / (finished / len(base_group.runs))
         pairings[group.label] = Pairing(means[0], means[1], (min(counts), max(counts)), share)
     return pairings
-
-
-def mean_of(group: PolicyRuns, metric: str) -> float:
-    """The mean of a metric over the runs of a policy; 0 for what is undefined."""
-    return fsum(measured(run).get(metric) or 0.0 for run in group.runs) / len(group.runs)
 
 
 def met_shares(groups: Sequence[PolicyRuns]) -> dict[str, float]:

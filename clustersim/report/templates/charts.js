@@ -237,7 +237,7 @@
         const at = px(one.y.at(value));
         if (!rows) { svg("path", { d: `M${px(left)} ${at}H${right}` }, grid); }
         if (this.above) {
-          svg("text", { x: 2, y: px(at - band / 2 + this.font) }, text, label);
+          svg("text", { x: 2, y: px(at - band / 2 + this.font) }, text, this.cut(label, this.width - 4));
         } else {
           svg("text", { x: px(left - 8), y: px(at + this.font * 0.35), "text-anchor": "end" }, text, this.cut(label, left - 10));
         }
