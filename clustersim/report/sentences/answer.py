@@ -84,7 +84,7 @@ class _Outcome(NamedTuple):
     def name(self) -> str:
         """The leaders by name; of more than two, the first and the number of the others."""
         if self.is_tie:
-            return f"All {len(self.groups)} policies"
+            return "Both policies" if len(self.groups) == 2 else f"All {len(self.groups)} policies"
         labels = [group.label for group in self.leaders]
         return listed(labels if len(labels) < 3 else [labels[0], f"{len(labels) - 1} others"])
 
@@ -200,7 +200,7 @@ def _first_tile(outcome: _Outcome) -> Tile:
     if count == 1:
         return Tile("Policy", outcome.name, outcome.finished)
     if outcome.is_tie:
-        return Tile("Best policy", "none", f"all {count} policies have the same mean JCT")
+        return Tile("Best policy", "none", f"{outcome.name} have the same mean JCT")
     beside = f"shortest mean JCT of {count} policies"
     if len(outcome.able) < count:
         beside = outcome.finished
