@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from itertime.arrays import Array
+from itertime.arrays import Array, any_of
 from itertime.spec import Elementwise
 
 from .partition import Workload
@@ -70,8 +70,9 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
         times[2::3] = 0.0
     summed_bytes = 0.0 if frozen else chunks * plans.width * plans.accumulated * columns * h
     summed = profile.seconds(Elementwise(summed_bytes))
-    forward = times[::3].sum(axis=0) + memory[0] / site.hbm_fraction
-    data_and_weight = times.sum(axis=0) - times[::3].sum(axis=0)
+    forward_products = times[::3].sum(axis=0)
+    forward = forward_products + memory[0] / site.hbm_fraction
+    data_and_weight = times.sum(axis=0) - forward_products
     weight = times[2::3].sum(axis=0) + summed / site.hbm_fraction
     backward = data_and_weight + (memory[1] + summed) / site.hbm_fraction + reduced
     if not model.mtp_layers:
@@ -89,8 +90,10 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
     )
 
 
-def _loss_bytes(workload: Workload) -> tuple[Array, Array]:
-    """Bytes per logit of the cross-entropy, forward and backward, (plans,)."""
+def _loss_bytes(workload: Workload) -> tuple[Array | float, Array | float]:
+    """Bytes per logit of the cross-entropy, forward and backward, (plans,) or of all plans."""
     wide = workload.plans.in_32_bit
     in_16_bit, in_32_bit = ((2.0, 4.0), (4.0, 8.0)) if workload.fused_loss else ((36.0, 14.0), (30.0, 8.0))
+    if not any_of(wide):
+        return in_16_bit
     return np.where(wide, in_32_bit[0], in_16_bit[0]), np.where(wide, in_32_bit[1], in_16_bit[1])

@@ -448,6 +448,8 @@ def kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Whole, Ar
     average over a stage's layers.
     """
     forward, backward = _plain_kernel_counts(model, plans)
+    if not any_of(plans.recompute):
+        return forward, backward
     core = (6 if model.dropout else 5) if model.attention == "core" else 0
     early = forward - _after_early_stop(model, plans)
     nothing = np.zeros(len(plans), dtype=int)

@@ -7,11 +7,11 @@ one that also holds the embedding.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 import numpy as np
 
 from itertime.arrays import Array, Flags, Whole, any_of
+from itertime.cached import cached_property
 from itertime.errors import UserError
 from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import (
@@ -76,9 +76,10 @@ class Partition:
         else:
             layers = of_chunks.sum(axis=(0, 2))
         counts = of_chunks.sum(axis=2) if listed else _counts_of_forms(model, plans, layers, stages)
-        if model.mtp_layers:
-            counts = counts.copy()
-            counts[model.form_order[-1]] += _mtp_layers(model, layers)
+        if model.mtp_layers:  # MTP heads lie on the last stage, beside the model's head
+            counts, layers = counts.copy(), layers.copy()
+            counts[model.form_order[-1], LAST] += model.mtp_layers
+            layers[LAST] += model.mtp_layers
         shards = np.array([_layer_shards(form, plans) for form in model.forms])
         vocab = padded_vocab(model, plans.tp)
         table = vocab * model.hidden / plans.tp
@@ -88,7 +89,7 @@ class Partition:
         tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
         tables = tables + model.extra_parameters / plans.tp
         return cls(
-            layers=layers + _mtp_layers(model, layers),
+            layers=layers,
             counts=counts,
             stages=stages,
             shared=shards[:, 0],
@@ -288,15 +289,6 @@ def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:
     """The vocabulary rounded up to a multiple of tp times `vocab_multiple`, as Megatron-LM pads it."""
     multiple = model.vocab_multiple * tp
     return -(-model.vocab // multiple) * multiple
-
-
-def _mtp_layers(model: ModelSpec, layers: Whole) -> Whole | int:
-    """Layers of MTP heads on a stage of each kind: all on the last one, beside the model's head."""
-    if not model.mtp_layers:
-        return 0
-    added = np.zeros_like(layers)
-    added[LAST] = model.mtp_layers
-    return added
 
 
 def _counts_of_forms(model: ModelSpec, plans: PlanBatch, layers: Whole, stages: Whole) -> Whole:

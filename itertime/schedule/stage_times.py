@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 
 from itertime.arrays import Array, Flags, Whole
+from itertime.cached import cached_property
 
 from .closed_forms import InterleavedPasses
 

@@ -257,7 +257,7 @@ class ModelSpec:
     def _refuse(self, field: str, problem: str) -> None:
         raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
 
-    @property
+    @cached_property
     def forms(self) -> tuple[ModelSpec, ...]:
         """Models whose every layer is one of this model's, for each form that its layers have: one for each
         of the `kinds`, or the model itself and, of a mixture with `dense_layers`, the form of these.
@@ -298,17 +298,17 @@ class ModelSpec:
         later_layers = self.layers - self.dense_layers
         return (later_layers, self.dense_layers) if self.dense_layers else (later_layers,)
 
-    @property
+    @cached_property
     def layer_kinds(self) -> tuple[ModelSpec, ...]:
         """The model itself, or its `forms` if it has a `stack`: what rules on a layer are asked of."""
         return self.forms if self.stack else (self,)
 
-    @property
+    @cached_property
     def is_mixture(self) -> bool:
         """Whether any layer has experts."""
         return self.divisible_experts > 1
 
-    @property
+    @cached_property
     def divisible_experts(self) -> int:
         """The largest number of ranks that can divide the experts of every layer that has any; 1 for none."""
         if not self.stack:
@@ -325,32 +325,32 @@ class ModelSpec:
             self._refuse("dense_layers", "must be at least 1 for a form of these layers")
         return _dense_form(self)
 
-    @property
+    @cached_property
     def head_width(self) -> int:
         """`head_dim`, or what `hidden` gives to each head."""
         return self.head_dim or self.hidden // self.heads
 
-    @property
+    @cached_property
     def q_hidden(self) -> int:
         """Width of the queries, all heads together."""
         return self.heads * self.head_width
 
-    @property
+    @cached_property
     def kv_hidden(self) -> int:
         """Width of the keys (and of the values), all heads together."""
         return self.kv_heads * self.head_width
 
-    @property
+    @cached_property
     def v_hidden(self) -> int:
         """Width of the attention's output, all heads together."""
         return self.heads * (self.value_head_dim or self.head_width)
 
-    @property
+    @cached_property
     def query_width(self) -> int:
         """Width of the queries, all heads together, with what rotary positions add (MLA)."""
         return self.q_hidden + self.heads * self.rope_head_dim
 
-    @property
+    @cached_property
     def key_width(self) -> int:
         """Width of the keys, all heads together, with what rotary positions add (MLA)."""
         return self.kv_hidden + self.kv_heads * self.rope_head_dim
@@ -388,19 +388,19 @@ class ModelSpec:
         """Width of a state's keys, all groups together."""
         return self.state_groups * self.state_size
 
-    @property
+    @cached_property
     def attends(self) -> bool:
         """Whether a layer has attention."""
         return self.mixer == "attention"
 
-    @property
+    @cached_property
     def common_width(self) -> int:
         """Width of the MLP that every token passes; 0 for none."""
         if not self.mlp:
             return 0
         return self.shared_ffn_hidden if self.experts > 1 else self.ffn_hidden
 
-    @property
+    @cached_property
     def additions(self) -> int:
         """Additions to the residual stream in a layer: of what mixes tokens, and of the MLP."""
         return int(self.mixer != "none") + int(self.mlp)

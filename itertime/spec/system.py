@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -222,7 +222,7 @@ class System:
                 raise ValueError(f"{tier}_oversubscription={ratio:g}: needs {name}, the nodes below a switch")
         return self
 
-    @property
+    @cached_property
     def domain_gpus(self) -> int:
         """GPUs joined by NVLink: the node of a collective, however many trays it is built of."""
         return self.nvlink_domain or self.gpus_per_node
@@ -234,7 +234,7 @@ class System:
             self.network_efficiency if self.site.network_efficiency is None else self.site.network_efficiency
         )
 
-    @property
+    @cached_property
     def domain_nodes(self) -> int:
         """Nodes (trays) of an NVLink domain."""
         return self.domain_gpus // self.gpus_per_node

@@ -18,7 +18,7 @@ from tests.places import ROOT
 
 LAYERS = {
     "itertime": (
-        {"arrays", "errors"},
+        {"arrays", "cached", "errors"},
         {"commandline", "io", "schedule"},
         {"spec"},
         {"accuracy", "costs", "profiling"},

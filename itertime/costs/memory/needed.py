@@ -273,14 +273,16 @@ def _logits(workload: Workload) -> Array:
     """
     model, plans = workload.model, workload.plans
     tokens, columns = workload.micro_batch.real * model.predicted_share, workload.partition.vocab / plans.tp
-    per_logit = 2.0 if workload.fused_loss else 10.0
+    per_logit, losses = 2.0 if workload.fused_loss else 10.0, 1 + model.mtp_layers
+    by_framework = workload.fused_loss and workload.framework.linear_loss
+    if plans.options.loss_chunks == 1 and not by_framework:
+        return losses * tokens * columns * per_logit
     chunk = tokens / plans.options.loss_chunks
-    if workload.fused_loss and workload.framework.linear_loss and plans.options.loss_chunks == 1:
+    if by_framework and plans.options.loss_chunks == 1:
         share = tokens / np.maximum(np.ceil(model.vocab / model.hidden), 1.0)
         chunk = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(share, 1.0))), tokens)
     of_projection = 0.0 if model.lora_rank else columns * model.hidden
     gradients = 2.0 * plans.width * (tokens * model.hidden + of_projection)
-    losses = 1 + model.mtp_layers
     return np.asarray(losses * chunk * columns * per_logit + np.where(chunk < tokens, gradients, 0.0))
 
 

@@ -167,7 +167,9 @@ class Elementwise(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        return {"bytes": self.nbytes} | ({} if self.width is None else {"width": self.width})
+        if self.width is None:
+            return {"bytes": self.nbytes}
+        return {"bytes": self.nbytes, "width": self.width}
 
 
 class Cast(NamedTuple):

@@ -278,6 +278,8 @@ class Plan:
         bad = []
         for name in _COUNTS:
             value = getattr(self, name)
+            if type(value) is int and 1 <= value <= _MAX:
+                continue  # nearly always
             if name in _OPTIONAL and value is None:
                 continue
             largest, text = (_MAX_BYTES, "10^15") if name == "bucket_bytes" else (_MAX, "10^7")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from itertime.arrays import Array, Flags, Whole, any_of
+from itertime.cached import cached_property
 from itertime.schedule import SPLIT_SCHEDULES
 
 from .options import DEFAULT_OPTIONS, PlanOptions, within_worker

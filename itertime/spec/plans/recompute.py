@@ -56,8 +56,10 @@ def recompute_text(code: int) -> str:
 
 def modules_of(code: int) -> tuple[str, ...]:
     """The modules of a number of `recompute_code`, none of a word's."""
+    if code < len(RECOMPUTE):
+        return ()
     bits = code - len(RECOMPUTE)
-    return tuple(module for place, module in enumerate(MODULES) if bits > 0 and bits >> place & 1)
+    return tuple(module for place, module in enumerate(MODULES) if bits >> place & 1)
 
 
 def outer_modules(code: int) -> tuple[str, ...]:

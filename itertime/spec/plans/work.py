@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from itertime.arrays import Array, any_of
+from itertime.cached import cached_property
 from itertime.spec.flops import ForwardFlops
 from itertime.spec.lengths import Lengths
 from itertime.spec.model import ModelSpec
