@@ -8,7 +8,7 @@ Large-Scale GPU Datacenters", SC 2021, table 3: mean completion times under FIFO
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -79,7 +79,11 @@ def demand(jobs: Sequence[Job], gpus: int) -> Demand:
 
 def main() -> None:
     """Print both tables for each virtual cluster of the log."""
-    jobs, _ = import_log(sys.argv[1] if len(sys.argv) > 1 else LOG)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("log", nargs="?", default=LOG, help="the log; default: %(default)s")
+    jobs, _ = import_log(parser.parse_args().log)
     for tenant in sorted({job.tenant for job in jobs} & set(CLUSTERS)):
         own = [job for job in jobs if job.tenant == tenant]
         own_demand = demand(own, 8 * int(CLUSTERS[tenant][1:-2]))

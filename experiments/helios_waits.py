@@ -11,7 +11,7 @@ minute before the end, and in the minute after it. `no wait` ends each job one r
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -62,8 +62,13 @@ def table(path: str = LOG) -> list[tuple[str, float, float, int, int]]:
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("log", nargs="?", default=LOG, help="the log; default: %(default)s")
+    log = parser.parse_args().log
     print(f"{'':10}{'mean wait s':>12}{'p90 s':>10}{'minute before':>15}{'minute after':>14}")
-    for name, mean, p90, before, after in table(*sys.argv[1:2]):
+    for name, mean, p90, before, after in table(log):
         print(f"{name:10}{mean:12,.0f}{p90:10,.0f}{before:15}{after:14}")
 
 

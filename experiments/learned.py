@@ -8,6 +8,7 @@ weights and mean JCTs on 20 other streams. About a minute on one core.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,9 @@ OTHERS = ("fifo", "fifo-skip", "sjf", "srtf")
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     env = ClusterEnv(jobs=RECIPE.jobs, load=RECIPE.load or 1.0, cluster=CLUSTER, window=WINDOW)
     weights = [
         round(float(weight), 2)

@@ -9,6 +9,7 @@ published curves and totals only: `_acme` says what is made of them.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import sys
@@ -270,8 +271,14 @@ def with_table(page: str, name: str, table: str) -> str:
 
 
 def main(arguments: Sequence[str], say: Callable[[Any], None] = print) -> None:
-    data, names = Path(arguments[0]), arguments[1:] or list(SOURCES)
-    for name in names:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="the folder of the logs")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="presets to fit; default: all")
+    options = parser.parse_args(arguments)
+    data = options.data
+    for name in options.names or list(SOURCES):
         write_text(FOLDER / f"{name}.preset.yaml", text_of(name, data))
         write_text(PAGE, with_table(PAGE.read_text(encoding="utf-8"), name, table_of(name, data)))
         say(name)
