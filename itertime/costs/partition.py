@@ -228,13 +228,15 @@ class Workload:
         of_software = self.system.site.gemm_multiplier * self.framework.gemm_multiplier
         return of_software * self.profile.gemm_in_training
 
-    @cached_property
+    @property
     def forms(self) -> tuple[Workload, ...]:
         """The same plans of models whose every layer has one form, for each of the model's forms."""
-        models = self.model.forms
-        if len(models) == 1:
-            return (self,)
-        return tuple(replace(self, model=model, form=form) for form, model in enumerate(models))
+        # Were the workload kept in itself, its arrays would wait for the garbage collector.
+        return (self,) if len(self.model.forms) == 1 else self._several_forms
+
+    @cached_property
+    def _several_forms(self) -> tuple[Workload, ...]:
+        return tuple(replace(self, model=model, form=form) for form, model in enumerate(self.model.forms))
 
     @property
     def shared_parameters(self) -> Array:

@@ -257,7 +257,7 @@ class ModelSpec:
     def _refuse(self, field: str, problem: str) -> None:
         raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
 
-    @cached_property
+    @property
     def forms(self) -> tuple[ModelSpec, ...]:
         """Models whose every layer is one of this model's, for each form that its layers have: one for each
         of the `kinds`, or the model itself and, of a mixture with `dense_layers`, the form of these.
@@ -298,7 +298,7 @@ class ModelSpec:
         later_layers = self.layers - self.dense_layers
         return (later_layers, self.dense_layers) if self.dense_layers else (later_layers,)
 
-    @cached_property
+    @property
     def layer_kinds(self) -> tuple[ModelSpec, ...]:
         """The model itself, or its `forms` if it has a `stack`: what rules on a layer are asked of."""
         return self.forms if self.stack else (self,)

@@ -178,14 +178,16 @@ class PlanBatch:
     def microbatches(self) -> Whole:
         return self.global_batch // (self.dp * self.micro_batch)
 
-    @cached_property
+    @property
     def worker(self) -> PlanBatch:
         """The plans of one worker: a job of its own on its share of ranks and samples, without the options of
         the exchange between workers. These plans themselves if they have one worker.
         """
+        return self if self.options.workers == 1 else self._of_several_workers
+
+    @cached_property
+    def _of_several_workers(self) -> PlanBatch:
         workers = self.options.workers
-        if workers == 1:
-            return self
         dp = self.dp // workers
         group = np.where(self.zero_group == self.dp * self.cp, dp * self.cp, self.zero_group)
         samples, options = self.global_batch // workers, within_worker(self.options)
