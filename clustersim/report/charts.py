@@ -106,11 +106,18 @@ def _means(groups: Sequence[PolicyRuns]) -> Chart:
     bar_px = _BAR_PX if len(groups) < _LEAST_THIN else _THIN_BAR_PX
     panel = Panel(Axis(kind="names", names=labels), series)
     caption = "Mean over the finished jobs of each policy, from submission to finish."
-    able = finishing(groups)
-    if fewer := [f"{group.label} {mean_of(group, 'finished'):,.0f}" for group in groups if group not in able]:
-        caption += f" Far fewer jobs finish under some: {listed(fewer)} of {mean_of(groups[0], 'jobs'):,.0f}."
+    caption += _declining(groups)
     x_axis = Axis(f"mean job completion time, {unit}", low=0, high=1.02 * float(jct_s.max()) / factor)
     return Chart("chart-means", "Mean completion time", caption, 60 + bar_px * len(groups), x_axis, [panel])
+
+
+def _declining(groups: Sequence[PolicyRuns]) -> str:
+    """The policies under which far fewer jobs finish, as a sentence; empty for runs of other jobs."""
+    jobs, able = {mean_of(group, "jobs") for group in groups}, finishing(groups)
+    fewer = [f"{group.label} {mean_of(group, 'finished'):,.0f}" for group in groups if group not in able]
+    if not fewer or len(jobs) > 1:
+        return ""
+    return f" Far fewer jobs finish under some: {listed(fewer)} of {jobs.pop():,.0f}."
 
 
 def _completion(groups: Sequence[PolicyRuns]) -> Chart:

@@ -201,6 +201,8 @@ def _first_tile(outcome: _Outcome) -> Tile:
         return Tile("Policy", outcome.name, outcome.finished)
     if outcome.is_tie:
         return Tile("Best policy", "none", f"{outcome.name} have the same mean JCT")
+    if len(outcome.able) == 1:
+        return Tile("Most jobs finished", outcome.name.rpartition("/")[2], outcome.finished)
     beside = f"shortest mean JCT of {count} policies"
     if len(outcome.able) < count:
         beside = outcome.finished
