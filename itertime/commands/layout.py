@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 from itertime.errors import UserError
@@ -319,7 +320,7 @@ def option_words(group: Any, names: Collection[str] | None = None) -> list[str]:
     ['--ep-overlap', '--dispatcher', 'deepep']
     """
     words = []
-    hints = get_type_hints(type(group), include_extras=True)
+    hints = _field_types(group.__class__)
     for field in fields(group):
         value = getattr(group, field.name)
         if value is None or value == field.default or (names is not None and field.name not in names):
@@ -331,6 +332,12 @@ def option_words(group: Any, names: Collection[str] | None = None) -> list[str]:
             values = value if isinstance(value, list | tuple) else [value]
             words += [word for text in map(str, values) for word in _option_value(name, text)]
     return words
+
+
+@cache
+def _field_types(group: type) -> dict[str, Any]:
+    """The annotations of a group's fields, read once: a search prints the options of ten plans."""
+    return get_type_hints(group, include_extras=True)
 
 
 def _option_value(name: str, text: str) -> list[str]:
