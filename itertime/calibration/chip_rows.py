@@ -60,6 +60,9 @@ def chip_cells(row: Cells, row_cells: Cells) -> Cells:
     try:
         if not any(row[rate] for rate in RATES):
             raise UserError(f"the source does not say {' or '.join(RATES)}")
+        for column in ("chip", "model", "chips"):
+            if not row[column]:
+                raise UserError(f"the source does not say {column}")
         cells |= _run_cells(row)
     except UserError as error:
         cells["unknown"] = str(error)
@@ -79,6 +82,8 @@ def _run_cells(row: Cells) -> Cells:
     plan = {
         name: int(count) for name, count in re.findall(r"\b(tp|pp|dp|cp|ep|mb|vpp)(\d+)\b", row["plan"] or "")
     }
+    if 0 in plan.values():
+        raise UserError(f"plan={shown(row['plan'])}: degrees, chunks and micro-batches are at least 1")
     model = _with_layers(row, model, plan.get("pp", 1), assumed)
     degrees = _degrees(row, model, node, devices, plan, assumed)
     seconds = row["iteration_s"] or _seconds(row, model, degrees["global_batch"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itertime.commandline import new_app, print_json
-from itertime.errors import printable
+from itertime.errors import UserError, printable
 
 from .options import Json, option
 
@@ -116,6 +116,8 @@ def import_model(
     from itertime.spec import ModelSpec, refusal_of
     from itertime.spec.hub import imported_model
 
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise UserError(f"-o {printable(str(output))}: must end in .yaml, as in -o model.yaml")
     model = imported_model(read_mapping(config), config)
     spec = ModelSpec(**model.keys)
     active = f", of which a token passes {spec.active_parameters:,}" if spec.is_mixture else ""

@@ -307,13 +307,15 @@ def _counts_of_forms(model: ModelSpec, plans: PlanBatch, layers: Whole, stages: 
 
 def _counts_in_stack(model: ModelSpec, layers: Whole, stages: Whole) -> Whole:
     """The same of a model with a list of layers. Stages between the ends have equally many of each form
-    (`Plan.broken_rules`), so the first of them stands for all; so do all chunks of a stage.
+    (`Plan.broken_rules`), so the first of them stands for all; so do all chunks of a stage. Kinds of which a
+    plan has no stage may be stated with more layers than there are.
     """
     is_form = np.array(model.form_order) == np.arange(len(model.forms))[:, None]
     before = np.concatenate([np.zeros((len(is_form), 1), dtype=int), is_form.cumsum(axis=1)], axis=1)
+    layers = np.minimum(layers, model.layers)
     middle = np.minimum(np.where(stages[FIRST] > 0, layers[FIRST], 0), model.layers - layers[HEAVY])
     starts = np.array([0 * middle, middle, middle, model.layers - layers[LAST]])
-    return before[:, starts + layers] - before[:, starts]
+    return before[:, np.minimum(starts + layers, model.layers)] - before[:, starts]
 
 
 def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:

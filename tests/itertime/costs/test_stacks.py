@@ -36,7 +36,7 @@ def test_kinds_without_a_difference_cost_what_equal_layers_cost():
         )
 
 
-@pytest.mark.parametrize("changes", [{}, {"zero_stage": 3, "prefetch": True}, {"precision": "fp8"}])
+@pytest.mark.parametrize("changes", [{}, {"zero_stage": 3}, {"precision": "fp8"}, {"split": "ends"}])
 def test_dense_layers_can_be_stated_as_a_list(changes):
     plan = replace(MIXED, tp=1, dp=64, sequence_parallel=False, **changes)
     expected, listed = predict(DENSE_FIRST, plan, SYSTEM), predict(LISTED, plan, SYSTEM)
@@ -152,7 +152,8 @@ def test_kinds_keep_what_they_compute():
 def test_rules_of_a_state():
     plan = replace(PLAN, pp=1, tp=1, dp=1, cp=2)
     assert any("cp=2: is not modelled for mixer=mamba2" in text for text in plan.broken_rules(HYBRID))
-    wide = replace(HYBRID, kinds={"mamba": dict(HYBRID.kinds[0][1]) | {"state_heads": 127}}, stack=("mamba",))
+    odd = dict(HYBRID.kinds[0][1]) | {"state_heads": 127, "state_groups": 127}
+    wide = replace(HYBRID, kinds={"mamba": odd}, stack=("mamba",))
     assert "tp=2: must divide state_heads=127" in replace(plan, cp=1, tp=2).broken_rules(wide)
     assert predict(HYBRID, replace(PLAN, pp=2, tp=2, dp=8, sequence_parallel=True), SYSTEM).fits
 
