@@ -153,7 +153,7 @@ def answer(runs: Sequence[Run], baseline: str | None) -> str:
     if count > 1 and not same_trace(runs):
         return _OTHER_JOBS
     if count > 1 and not outcome.jct:
-        return f"No policy finished any of {counted(outcome.jobs, 'job')}."
+        return f"No job finished under any policy, of {outcome.jobs:,} submitted."
     parts = [f"mean JCT {', '.join(filter(None, [outcome.jct, outcome.jct_beside]))}"] if outcome.jct else []
     if not outcome.finishes_all or count == 1 or len(outcome.able) < count:
         parts.append(outcome.finished)
@@ -200,7 +200,7 @@ def _first_tile(outcome: _Outcome) -> Tile:
     if count == 1:
         return Tile("Policy", outcome.name, outcome.finished)
     if outcome.is_tie:
-        return Tile("Best policy", "none", f"{outcome.name} have the same mean JCT")
+        return Tile("Best policy", "none", f"{outcome.name.lower()} have the same mean JCT")
     if len(outcome.able) == 1:
         return Tile("Most jobs finished", outcome.name.rpartition("/")[2], outcome.finished)
     beside = f"shortest mean JCT of {count} policies"
