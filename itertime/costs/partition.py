@@ -13,7 +13,7 @@ import numpy as np
 from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.cached import cached_property
 from itertime.errors import UserError
-from itertime.schedule import FIRST, HEAVY, LAST
+from itertime.schedule import FIRST, HEAVY, LAST, kind_column
 from itertime.spec import (
     PRECISIONS,
     Framework,
@@ -205,6 +205,20 @@ class Workload:
     def sequence_split(self) -> Whole:
         """Ranks that share the tokens between matrix products, (plans,): tp under sequence parallelism."""
         return np.where(self.plans.sequence_parallel, self.plans.tp, 1)
+
+    @cached_property
+    def has_head(self) -> Flags:
+        """Whether a stage of each kind has the projection, (4, plans), or (4, 1) for all plans."""
+        plans, kinds = self.plans, kind_column(kinds_of(self.plans))
+        if not plans.splits_backward:
+            return np.equal(kinds, LAST)
+        return np.where(plans.v_shaped, kinds == FIRST, kinds == LAST)
+
+    @cached_property
+    def has_embedding(self) -> Flags:
+        """Whether a stage of each kind has the embedding, (4, plans)."""
+        kinds = kind_column(kinds_of(self.plans))
+        return (kinds == FIRST) | ((kinds == LAST) & (self.plans.pp == 1))
 
     @property
     def prefetch(self) -> Flags:

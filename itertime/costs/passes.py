@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from itertime.arrays import Array, Flags, Whole, any_of
-from itertime.schedule import FIRST, LAST, kind_column
+from itertime.arrays import Array, Whole, any_of
+from itertime.schedule import LAST, kind_column
 from itertime.spec import PlanBatch
 
 from .balance import MicroBatch
@@ -15,7 +15,7 @@ from .balance.imbalance import Growth, varies
 from .embedding_head import embedding_s, head_s
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
-from .partition import Workload, kinds_of
+from .partition import Workload
 
 MICRO_BATCH_COLUMNS = (
     "tp",
@@ -119,23 +119,9 @@ def _growth(workload: Workload, probed: Pass, where: Whole) -> Growth:
     grown = (seconds[:, 1:] - seconds[:, :1]) / (_PROBE - 1)
     embedding, head, *layers = grown[:, :, None]  # (2, 1, plans) each
     counts = workload.partition.counts
-    stage_growth = has_embedding(workload.plans) * embedding + (kind_column(len(counts[0])) == LAST) * head
+    stage_growth = workload.has_embedding * embedding + (kind_column(len(counts[0])) == LAST) * head
     stage_growth += sum(count * layer for count, layer in zip(counts, layers, strict=True))
     return Growth(stage_growth[0], stage_growth[1])
-
-
-def has_head(plans: PlanBatch) -> Flags:
-    """Whether a stage of each kind has the projection, (4, plans), or (4, 1) for all plans."""
-    kinds = kind_column(kinds_of(plans))
-    if not plans.splits_backward:
-        return np.equal(kinds, LAST)
-    return np.where(plans.v_shaped, kinds == FIRST, kinds == LAST)
-
-
-def has_embedding(plans: PlanBatch) -> Flags:
-    """Whether a stage of each kind has the embedding, (4, plans)."""
-    kinds = kind_column(kinds_of(plans))
-    return (kinds == FIRST) | ((kinds == LAST) & (plans.pp == 1))
 
 
 def _busy_s(parts: Parts) -> Array:

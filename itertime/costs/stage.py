@@ -18,7 +18,7 @@ from .layer import Parts
 from .network import all_gather_s, p2p_s
 from .parallel_comm import tensor_group
 from .partition import Workload
-from .passes import Pass, distinct_passes, has_embedding, has_head
+from .passes import Pass, distinct_passes
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _weights_s(workload: Workload, micro_batch: Pass) -> Parts | None:
         return None
     counts, nothing = workload.partition.counts, np.zeros(workload.partition.layers.shape)
     layers = sum((count * each for count, each in zip(counts, micro_batch.weights, strict=True)), nothing)
-    head = np.where(has_head(workload.plans), micro_batch.head_weight, 0.0)
+    head = np.where(workload.has_head, micro_batch.head_weight, 0.0)
     return {"gemm": layers, "embedding": nothing, "head": head, "p2p": nothing}
 
 
@@ -163,8 +163,8 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
         parts["overhead"] = parts["overhead"] + np.where(plans.pp > 1, share * added, 0.0)
     if framework.crossing_layer_s or framework.crossing_layer_rank_s:
         parts["overhead"] = parts["overhead"] + _missing_to_floor(workload, parts, end)
-    parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
-    parts["head"] = np.where(has_head(plans), micro_batch.head, 0.0)
+    parts["embedding"] = np.where(workload.has_embedding, micro_batch.embedding, 0.0)
+    parts["head"] = np.where(workload.has_head, micro_batch.head, 0.0)
     filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
     if any_of(plans.offload_layers):  # a wait that an end of the model fills is no time of the layers
         parts["offload_comm"] = np.maximum(parts["offload_comm"] + filled_waits, 0.0)
@@ -206,8 +206,8 @@ def _idle(workload: Workload, micro_batch: Pass, parts: Parts, shards: _Shards) 
     """Seconds that the GPU waits for launches in a pass, (4, plans), beside those that its ends fill."""
     if "launch" not in parts:
         return np.zeros(workload.partition.layers.shape)
-    embedding = np.where(has_embedding(workload.plans), micro_batch.embedding, 0.0)
-    ends = embedding + np.where(has_head(workload.plans), micro_batch.head, 0.0)
+    embedding = np.where(workload.has_embedding, micro_batch.embedding, 0.0)
+    ends = embedding + np.where(workload.has_head, micro_batch.head, 0.0)
     launch = parts["launch"] - shards.behind_launches
     return np.maximum(launch - (ends - parts["embedding"] - parts["head"]), 0.0)
 

@@ -50,7 +50,7 @@ from itertime.costs.layer import Parts
 from itertime.costs.partition import Workload
 from itertime.spec import Elementwise
 
-from .groups import gradient_bytes, norm_sums_s
+from .groups import norm_sums_s
 from .optimizer import NORM_BYTES, includes_norm, owned_parameters
 
 SCALAR_BYTES = 4.0  # a squared norm
@@ -88,7 +88,7 @@ def clipping_s(
         norm = _kernel_s(workload, NORM_BYTES * owned_parameters(plans, shared, experts))
         norm = norm + norm_sums_s(workload, SCALAR_BYTES, plans.optimizer_shards)
         return Clipping({}, norm, plans.grad_overlap)
-    nbytes = gradient_bytes(workload) * (shared + experts) / calls
+    nbytes = workload.plans.gradient_bytes * (shared + experts) / calls
     kernels = {"norm": _kernel_s(workload, nbytes), "scale": _kernel_s(workload, 2 * nbytes)}
     if clipping == "bucket":
         kernel_s = kernels["norm"] + kernels["scale"]

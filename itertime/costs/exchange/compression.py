@@ -41,7 +41,7 @@ from itertime.costs.network import Group, all_gather_s, all_reduce_s, all_to_all
 from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, PlanOptions
 
-from .groups import collective_s, gradient_bytes
+from .groups import collective_s
 from .power_sgd import power_factors
 
 SENT_BITS = {"fp16": 16, "fp8": 8, "int8": 8, "int4": 4, **dict.fromkeys(ONE_BIT, 1)}
@@ -63,7 +63,7 @@ def combined_s(workload: Workload, group: Group, senders: Flags, parameters: Arr
     0 in plans that are no `senders`. Of 0/1 Adam: on average over the iterations, of which every
     `local_steps`-th exchanges.
     """
-    options, gradient = workload.plans.options, gradient_bytes(workload)
+    options, gradient = workload.plans.options, workload.plans.gradient_bytes
     compression, bits = options.compression, SENT_BITS.get(options.compression, 0)
     if compression == "none":
         return collective_s(all_reduce_s, workload, group, senders, gradient * parameters)
@@ -99,7 +99,7 @@ def scattered_s(workload: Workload, group: Group, senders: Flags, parameters: Ar
     """
     compression = workload.plans.options.compression
     if compression == "none":
-        nbytes = gradient_bytes(workload) * parameters
+        nbytes = workload.plans.gradient_bytes * parameters
         return collective_s(reduce_scatter_s, workload, group, senders, nbytes)
     if not any_of(senders) or compression in (*ONE_BIT, "topk", "powersgd"):
         return np.zeros(len(senders))
@@ -142,7 +142,7 @@ def error_bytes(workload: Workload) -> Array | float:
     plans = workload.plans
     compression = plans.options.compression
     if compression in ("topk", "powersgd"):
-        return gradient_bytes(workload)
+        return workload.plans.gradient_bytes
     if compression not in ONE_BIT:
         return 0.0
     momentum = 0.0 if compression == "onebit-adam" else 4.0

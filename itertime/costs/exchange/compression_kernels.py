@@ -30,7 +30,6 @@ from itertime.costs.partition import Workload
 from itertime.spec import ONE_BIT, Elementwise
 
 from .compression import INDEX_BYTES, SENT_BITS
-from .groups import gradient_bytes
 from .power_sgd import power_kernels_s
 
 SECTOR = 32.0
@@ -87,7 +86,7 @@ def compression_kernels_s(workload: Workload, parameters: Array) -> Array:
 
 def _combined_bytes(workload: Workload, ranks: Whole) -> Array:
     """Bytes of a parameter where all `ranks` ranks get the sum."""
-    options, gradient = workload.plans.options, gradient_bytes(workload)
+    options, gradient = workload.plans.options, workload.plans.gradient_bytes
     compression = options.compression
     if compression in ONE_BIT:
         return COMPRESSED + SUMMED + UNPACKED + (4 + COMPRESSED) / ranks
@@ -105,7 +104,7 @@ def _combined_bytes(workload: Workload, ranks: Whole) -> Array:
 
 def scatter_kernel_bytes(workload: Workload, local: Whole) -> Array:
     """Bytes of a parameter in place of a reduce-scatter, with `local` of its ranks in a node."""
-    compression, gradient = workload.plans.options.compression, gradient_bytes(workload)
+    compression, gradient = workload.plans.options.compression, workload.plans.gradient_bytes
     sent = SENT_BITS[compression] / 8
     if compression == "fp16":
         return np.where(gradient > 2, 2 * (gradient + 2), 0.0)

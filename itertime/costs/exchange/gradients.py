@@ -12,7 +12,7 @@ from itertime.costs.network import all_gather_s
 from itertime.costs.partition import Workload
 
 from .compression import combined_s, in_step, scattered_s
-from .groups import Shards, collective_s, data_parallel_group, expert_spread, gradient_bytes
+from .groups import Shards, collective_s, data_parallel_group, expert_spread
 from .quantised_zero import moved_s
 
 
@@ -123,7 +123,7 @@ def _buckets(workload: Workload, layers: Whole, parameters: Array) -> Whole:
     keys after it), or one bucket a layer: what FSDP wraps, so also wherever gradients are scattered.
     """
     plans, framework = workload.plans, workload.framework
-    gradient, stated = gradient_bytes(workload), plans.bucket_bytes > 0
+    gradient, stated = workload.plans.gradient_bytes, plans.bucket_bytes > 0
     by_layer = np.maximum(layers // plans.interleave, 1)
     of_ranks = np.maximum(framework.bucket_parameters, framework.bucket_parameters_per_rank * plans.dp)
     nbytes = np.maximum(gradient * of_ranks, framework.bucket_bytes)

@@ -58,12 +58,6 @@ class Shards:
         return Shards(weights, gradients, optimizer)
 
 
-def gradient_bytes(workload: Workload) -> Array:
-    """Bytes of one parameter's gradient."""
-    plans = workload.plans
-    return np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
-
-
 def collective_s(
     operation: Callable[[Array, Group, Fabric], Array],
     workload: Workload,

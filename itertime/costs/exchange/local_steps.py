@@ -38,7 +38,7 @@ from itertime.costs.partition import Workload
 from itertime.spec import Elementwise, PlanOptions
 
 from .compression import SENT_BITS
-from .groups import Shards, collective_s, data_parallel_group, expert_spread, gradient_bytes
+from .groups import Shards, collective_s, data_parallel_group, expert_spread
 
 AVERAGED_BYTES, MOMENT_BYTES = 10.0, 8.0
 """Bytes that a GPU's memory moves per parameter to apply a mean: it reads the mean and writes the 32-bit
@@ -120,7 +120,7 @@ def entry_bytes(workload: Workload) -> Array:
     """Bytes in which one entry is sent between workers, (plans,), on average over the run; scales of blocks
     are left out.
     """
-    full, options = gradient_bytes(workload), workload.outer
+    full, options = workload.plans.gradient_bytes, workload.outer
     if options.compression == "none":
         return full
     return options.warmup_share * full + (1 - options.warmup_share) * SENT_BITS[options.compression] / 8

@@ -17,7 +17,6 @@ from itertime.spec import PlanBatch, System, stalled_sends
 from .clipping import Clipping, clipping_s
 from .compression_kernels import compression_kernels_s
 from .gradients import Exchange, exchanges, exposed_s, of_division
-from .groups import gradient_bytes
 from .local_steps import outer_sync_s
 from .optimizer import optimizer_s
 
@@ -176,7 +175,7 @@ def _copies_sync_s(workload: Workload, parameters: Array) -> Array | float:
     plans = workload.plans
     if not (plans.splits_backward and plans.both_ways.any()):
         return 0.0
-    nbytes = np.where(plans.both_ways, gradient_bytes(workload) * parameters / plans.optimizer_shards, 0.0)
+    nbytes = np.where(plans.both_ways, plans.gradient_bytes * parameters / plans.optimizer_shards, 0.0)
     seconds = all_reduce_s(nbytes, _both_ends(plans, workload.system), workload.fabric)
     return np.where(plans.both_ways, seconds, 0.0)
 

@@ -64,7 +64,7 @@ from itertime.spec import CUDA_GRAPHS, ONE_BIT, Elementwise, ModelSpec, PlanBatc
 from itertime.spec.layers import mixer_shapes
 
 from .compression_kernels import step_bytes
-from .groups import copies_of_states, expert_copies, gradient_bytes, norm_sums_s
+from .groups import copies_of_states, expert_copies, norm_sums_s
 from .muon import KERNELS, UPDATE_BYTES, left_to_adam, orthogonal_s
 
 Parts = dict[str, Array]
@@ -197,7 +197,7 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     if any_of(uncopied):
         without = _launches(replace(step, lists=step.lists[1:-1]), owned, matrices, vectors)
         launches = np.where(uncopied, without, launches)
-    copies = np.where(uncopied, 0.0, gradient_bytes(workload) + _COPIES)
+    copies = np.where(uncopied, 0.0, workload.plans.gradient_bytes + _COPIES)
     nbytes = (copies + step.update - _spared_moves(plans.options, step)) * owned
     seconds = launches * workload.profile.seconds(Elementwise(nbytes / launches, "adam")) / site.hbm_fraction
     issued = np.where(plans.cuda_graphs == _FULL_GRAPH, 0.0, launches * site.launch_s)

@@ -32,7 +32,7 @@ from itertime.costs.layer import Parts
 from itertime.costs.network import Group, all_reduce_s
 from itertime.costs.parallel_comm import summed_blocks
 from itertime.costs.partition import Workload
-from itertime.costs.passes import MICRO_BATCH_COLUMNS, has_embedding, micro_batch_passes
+from itertime.costs.passes import MICRO_BATCH_COLUMNS, micro_batch_passes
 from itertime.costs.stage import StageCosts
 from itertime.schedule import FIRST, LAST, kind_column
 from itertime.spec import RECOMPUTE
@@ -58,7 +58,7 @@ def stage_costs(workload: Workload) -> StageCosts:
     for micro_batch, end in zip(passes, (LAST, FIRST), strict=True):
         parts = {name: layers * micro_batch.layers[0][name] for name in _KERNELS}
         parts["tp_comm"] = layers * summed_blocks(model) * reduced
-        parts["embedding"] = np.where(has_embedding(plans), micro_batch.embedding, 0.0)
+        parts["embedding"] = np.where(workload.has_embedding, micro_batch.embedding, 0.0)
         parts["head"] = np.where(_KIND == LAST, micro_batch.head, 0.0)
         parts["p2p"] = np.where(end == _KIND, 0.0, send_s)
         costs.append(parts)

@@ -161,6 +161,11 @@ class PlanBatch:
         return np.where(self.in_32_bit, 2.0, 1.0)
 
     @cached_property
+    def gradient_bytes(self) -> Array:
+        """Bytes of one parameter's gradient."""
+        return np.where(self.fp32_gradients | self.in_32_bit, 4.0, 2.0)
+
+    @cached_property
     def next_stage(self) -> Whole:
         """Ranks from one pipeline stage to the next."""
         return np.where(self.pp_before_dp, 1, self.dp) * self.tp * self.cp
