@@ -171,7 +171,8 @@ def test_commands_of_the_readme_exist_and_ci_runs_them() -> None:
     for program, line in uses:
         command = refresh.clustersim if program == "clustersim" else refresh.itertime
         words = line.split()
-        depth = 2 if words[0] == "trace" or words[:2] in (["policies", "new"], ["policies", "check"]) else 1
+        grouped = words[0] in ("trace", "models", "systems")
+        depth = 2 if grouped or words[:2] in (["policies", "new"], ["policies", "check"]) else 1
         text = refresh.output_of(command, *words[:depth], "--help")
         for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", line):
             assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (program, line, option)
