@@ -29,7 +29,7 @@ MOST_FILES, MOST_BYTES = 2000, 64_000_000
 LARGEST_FILE = 4_000_000
 STALE_S = 3600.0  # age from which a temporary file counts as left by a killed process
 MAGIC = "itertime-curve-1"
-CODE = ("arrays.py", "spec", "costs", "schedule", "prediction.py", "planning")
+CODE = ("arrays.py", "cached.py", "spec", "costs", "schedule", "prediction.py", "planning")
 """The source that curves depend on: folders of the package with all their modules, and single modules."""
 PACKAGE = Path(__file__).parents[1]
 _FIELDS = tuple(field.name for field in fields(Plan))
