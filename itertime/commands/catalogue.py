@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +74,7 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
     reference = model_reference(model)
     spec = model_of(reference)
     kinds = {name: dict(keys) for name, keys in spec.kinds}
-    values = vars(spec) | {"head_dim": spec.head_width, "kinds": kinds}
+    values = _field_values(spec) | {"head_dim": spec.head_width, "kinds": kinds}
     if json:
         print_json(
             _document(reference, spec, values)
@@ -164,7 +165,7 @@ def show_system(system: SystemArgument, json: Json = False) -> None:
 
     reference = system_reference(system)
     spec = system_of(reference)
-    values = vars(spec) | {f"site.{name}": value for name, value in vars(spec.site).items()}
+    values = _field_values(spec) | {f"site.{name}": value for name, value in vars(spec.site).items()}
     del values["site"]
     if json:
         print_json(_document(reference, spec, values))
@@ -288,11 +289,16 @@ def plan_options(json: Json = False) -> None:
         print(textwrap.fill(key.text, COLUMNS, initial_indent="    ", subsequent_indent="    "))
 
 
+def _field_values(spec: ModelSpec | System) -> dict[str, Any]:
+    """The values of the keys, without what has been computed from them."""
+    return {field.name: getattr(spec, field.name) for field in fields(spec)}
+
+
 def _model_row(spec: ModelSpec) -> dict[str, Any]:
     from itertime.spec import refusal_of
 
     counts = {"parameters": spec.parameters, "active_parameters": spec.active_parameters}
-    return {**vars(spec), **counts, "refusal": refusal_of(spec) or None}
+    return {**_field_values(spec), **counts, "refusal": refusal_of(spec) or None}
 
 
 def _fidelity(spec: ModelSpec) -> str:
