@@ -28,6 +28,31 @@ Example:
 _HOUR_S = 3600.0
 _PRESET = "llama3"
 
+_DEEPSEEK_PLAN = Plan(
+    tp=1,
+    pp=16,
+    dp=128,
+    ep=64,
+    split="remainder",
+    micro_batch=1,
+    global_batch=15_360,
+    precision="fp8_block",
+    zero_stage=1,
+    recompute="layernorm,mla_up_proj,moe_act",
+    dispatcher="deepep",
+    ep_overlap=True,
+)
+_SMOLLM_PLAN = Plan(
+    tp=2,
+    pp=1,
+    dp=192,
+    micro_batch=3,
+    global_batch=576,
+    zero_stage=1,
+    sequence_parallel=True,
+    recompute="none",
+)
+
 
 class Training(NamedTuple):
     """A training: its model, the nodes it ran on, GPUs, sequences of a batch, tokens, published GPU-hours.
@@ -64,30 +89,6 @@ def _smollm3() -> ModelSpec:
 def _trainings() -> list[Training]:
     h100, h800 = load_system("dgx-h100"), load_system("dgx-h800")
     card = "model card of Llama 3.1 (July 2024); batch of 4M tokens and GPUs are assumed"
-    deepseek_plan = Plan(
-        tp=1,
-        pp=16,
-        dp=128,
-        ep=64,
-        split="remainder",
-        micro_batch=1,
-        global_batch=15_360,
-        precision="fp8_block",
-        zero_stage=1,
-        recompute="layernorm,mla_up_proj,moe_act",
-        dispatcher="deepep",
-        ep_overlap=True,
-    )
-    smollm_plan = Plan(
-        tp=2,
-        pp=1,
-        dp=192,
-        micro_batch=3,
-        global_batch=576,
-        zero_stage=1,
-        sequence_parallel=True,
-        recompute="none",
-    )
     return [
         Training(
             "Llama 3.1 8B", load_model("llama3.1-8b").with_seq_len(8192), h100, 1024, 512, 15e12, 1.46e6, card
@@ -121,7 +122,7 @@ def _trainings() -> list[Training]:
             14.8e12,
             2.664e6,
             "DeepSeek-V3 Technical Report (2024), table 1 and section 3.2",
-            deepseek_plan,
+            _DEEPSEEK_PLAN,
         ),
         Training(
             "SmolLM3 3B",
@@ -132,7 +133,7 @@ def _trainings() -> list[Training]:
             11.2e12,
             24 * 24 * 384.0,
             "SmolLM3 (Hugging Face, July 2025): 24 days on 384 H100, tp 2, batches of 2.36M tokens",
-            smollm_plan,
+            _SMOLLM_PLAN,
         ),
     ]
 

@@ -122,7 +122,7 @@ def test_a_due_job_that_waits_is_seated_where_it_cannot_have_more() -> None:
 
 def test_a_job_that_ends_at_the_instant_of_a_decision_has_left_at_the_next() -> None:
     """Both decisions are made at t=2568.66 s."""
-    check(*mixed_bench(1, 0, "pack"), WatchedElasticFlow())
+    assert not broken_promises(check(*mixed_bench(1, 0, "pack"), WatchedElasticFlow()))
 
 
 @pytest.mark.parametrize(("guard_s", "late_jobs"), [(0.0, ["c"]), (1e-3, [])])
