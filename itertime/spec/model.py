@@ -1,6 +1,7 @@
 """The model to train: the shape of a transformer, its parameters and its arithmetic.
 
-`user_models.py` reads published shapes from the files that state them.
+`user_models.py` reads published shapes from the files that state them. `shape/` has the keys, and what
+follows from them for one layer.
 """
 
 from __future__ import annotations
@@ -9,148 +10,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, StrictBool, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from itertime.errors import UserError, quoted
-from itertime.io import CONFIG, described, optional
+from itertime.io import CONFIG
 
 from .flops import ForwardFlops, Reach
-from .layers import MIXERS, Kinds, Stack, kinds_in_order, mixer_parameters, mixer_shapes, recurrence_flops
+from .layers import kinds_in_order, recurrence_flops
 from .lengths import Lengths, load_lengths
-
-Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
-SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
-Portion = Annotated[float, Field(gt=0, le=1)]
-Extra = Annotated[int, Field(strict=True, ge=-(10**12), le=10**12)]
-Imbalance = Annotated[float, Field(ge=1, le=1000)]
-Published = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)?[MBT])?$")]
+from .shape import LayerShape
 
 
 @dataclass(frozen=True, config=CONFIG)
-class ModelSpec:
+class ModelSpec(LayerShape):
     """One transformer, as trained: a stack of layers between an embedding and a vocabulary projection.
 
     The fields state the architecture as published. `spec/fidelity.py` says which of it a prediction leaves
     out. Mixtures: Shazeer et al. 2017, with balanced load. Compressed keys and values: DeepSeek-V2 (2024),
     section 2.1. Raises UserError, naming the field, for an impossible shape.
     """
-
-    name: Annotated[str, described("of the model", default="the file's")]
-    layers: Annotated[Size, described("transformer layers, all of them")]
-    hidden: Annotated[Size, described("width between layers")]
-    heads: Annotated[Size, described("heads of queries")]
-    vocab: Annotated[Size, described("entries of the vocabulary, without padding", "tokens")]
-    seq_len: Annotated[Size, described("length of a training sequence", "tokens")]
-    kv_heads: SizeOrZero = optional(0, "heads of keys and of values; 0: as `heads`")
-    ffn_hidden: SizeOrZero = optional(0, "width of an MLP, or of one expert; 0: 4 `hidden`")
-    gated_mlp: StrictBool = optional(False, "the MLP has a gate (SwiGLU, GeGLU): three matrices")
-    attention: Literal["core", "flash", "flash1", "triton"] = optional(
-        "core", "kernel: unfused, FlashAttention-2, the first FlashAttention, llm-foundry's form of it"
-    )
-    norm: Literal["layernorm", "rmsnorm"] = optional("layernorm", "kind of the norms")
-    positions: Literal["learned", "rotary", "none"] = optional(
-        "learned", "encoding of positions; ALiBi costs nothing: none"
-    )
-    tied_embeddings: StrictBool = optional(True, "the projection uses the weights of the token embedding")
-    biases: StrictBool = optional(True, "all linear layers have biases")
-    dropout: StrictBool = optional(True, "trained with dropout")
-    encoder: StrictBool = optional(
-        False, "attends in both directions, and transforms tokens before the projection"
-    )
-    fused_loss: StrictBool = optional(False, "cross-entropy in one kernel that keeps no copy of the logits")
-    vocab_multiple: Size = optional(
-        128, "the vocabulary of every tensor-parallel rank is padded to a multiple of it", "tokens"
-    )
-    experts: Size = optional(1, "MLPs of a layer to choose from; 1: no mixture")
-    experts_per_token: Size = optional(1, "experts that the router picks for a token")
-    predicted_share: Portion = optional(
-        1.0, "share of the tokens that reach the projection (BERT: 0.15)", "1"
-    )
-    head_dim: SizeOrZero = optional(0, "width of a head, without `rope_head_dim`; 0: `hidden` / `heads`")
-    qkv_biases: StrictBool = optional(False, "queries, keys and values alone have biases")
-    qk_norm: StrictBool = optional(False, "queries and keys pass a norm, head by head")
-    norms_per_layer: Size = optional(
-        2, "norms of a layer, without those of queries and keys; 4 if outputs pass one too"
-    )
-    parallel_block: StrictBool = optional(
-        False, "attention and MLP read the same input, and their outputs are added at once"
-    )
-    window: SizeOrZero = optional(
-        0, "tokens that attention reaches back in a limited layer; 0: all", "tokens"
-    )
-    full_attention_every: SizeOrZero = optional(
-        0, "one layer in so many has no window; 0: every layer has it"
-    )
-    latent_kv: SizeOrZero = optional(0, "width of the compressed keys and values (MLA); 0: not compressed")
-    latent_q: SizeOrZero = optional(0, "width of the compressed queries (MLA); 0: not compressed")
-    rope_head_dim: SizeOrZero = optional(
-        0, "width that rotary positions add to a head of queries and keys (MLA)"
-    )
-    value_head_dim: SizeOrZero = optional(0, "width of a head of values (MLA); 0: as `head_dim`")
-    shared_ffn_hidden: SizeOrZero = optional(0, "width of the MLP that every token passes beside its experts")
-    dense_layers: SizeOrZero = optional(0, "layers of a mixture that have one MLP, no experts")
-    dense_ffn_hidden: SizeOrZero = optional(0, "width of the MLP in these layers")
-    load_imbalance: Imbalance = optional(
-        1.0, "tokens of the busiest rank of experts over the mean of all ranks", "1"
-    )
-    lora_rank: SizeOrZero = optional(
-        0, "rank of trained low-rank matrices (LoRA) beside frozen weights; 0: none"
-    )
-    lora_targets: Literal["attention", "linear"] = optional(
-        "attention", "layers beside which these matrices are: queries, keys, values and projection, or all"
-    )
-    frozen_bits: Literal[4, 16] = optional(
-        16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
-    )
-    mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "none"] = optional(
-        "attention",
-        "what mixes the tokens of a layer: attention, Mamba-2, a gated delta net, Mamba, linear attention",
-    )
-    mlp: StrictBool = optional(True, "a layer has an MLP, or experts")
-    state_heads: SizeOrZero = optional(0, "heads of values of a mixer with a state")
-    state_head_dim: SizeOrZero = optional(0, "width of such a head")
-    state_groups: SizeOrZero = optional(0, "heads of keys and of queries of a mixer with a state")
-    state_size: SizeOrZero = optional(0, "width of such a key: rows of a head's state")
-    conv_width: SizeOrZero = optional(0, "tokens that a mixer's causal convolution reaches back", "tokens")
-    step_rank: SizeOrZero = optional(0, "rank of the step sizes (Mamba)")
-    output_gate: StrictBool = optional(False, "the attention's output has a gate, as wide, from its input")
-    index_heads: SizeOrZero = optional(0, "heads of the indexer of sparse attention; 0: not sparse")
-    index_head_dim: SizeOrZero = optional(0, "width of such a head")
-    index_keys: SizeOrZero = optional(0, "keys that the indexer picks for a query", "tokens")
-    layer_extra_parameters: Extra = optional(
-        0, "parameters of a layer that no other key counts; below 0 where others count too many"
-    )
-    extra_parameters: Extra = optional(0, "the same beside the layers")
-    shared_weights: StrictBool = optional(False, "all layers use the same weights (ALBERT)")
-    mtp_layers: SizeOrZero = optional(
-        0, "heads that predict further tokens (MTP): of each a layer as the last one, a projection and a loss"
-    )
-    not_predicted: str = optional(
-        "", "what no key describes and a prediction would misstate; the model is counted, not predicted"
-    )
-    kinds: Kinds = optional(
-        (),
-        "kinds of layers by name: of each the keys of a layer that differ from those of the model",
-        values="mapping of names to keys of a layer",
-    )
-    stack: Stack = optional(
-        (),
-        "the kinds of the layers in their order, each `KIND` or `N KIND`; repeated until all layers have one",
-    )
-    parameters_published: Published = optional("", "the number of parameters as published, for example 8.03B")
-    active_parameters_published: Published = optional("", "parameters that a token passes, as published")
-    approximations: tuple[str, ...] = optional(
-        (), "sentences on what no key can state, and no prediction charges"
-    )
-    source: str = optional("", "where the figures come from")
-    lengths: str = optional(
-        "",
-        "lengths of the samples: a shipped table (`itertime lengths`), or a CSV file beside this one; by "
-        "default every sample has `seq_len` tokens",
-    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -325,171 +206,6 @@ class ModelSpec:
             self._refuse("dense_layers", "must be at least 1 for a form of these layers")
         return _dense_form(self)
 
-    @cached_property
-    def head_width(self) -> int:
-        """`head_dim`, or what `hidden` gives to each head."""
-        return self.head_dim or self.hidden // self.heads
-
-    @cached_property
-    def q_hidden(self) -> int:
-        """Width of the queries, all heads together."""
-        return self.heads * self.head_width
-
-    @cached_property
-    def kv_hidden(self) -> int:
-        """Width of the keys (and of the values), all heads together."""
-        return self.kv_heads * self.head_width
-
-    @cached_property
-    def v_hidden(self) -> int:
-        """Width of the attention's output, all heads together."""
-        return self.heads * (self.value_head_dim or self.head_width)
-
-    @cached_property
-    def query_width(self) -> int:
-        """Width of the queries, all heads together, with what rotary positions add (MLA)."""
-        return self.q_hidden + self.heads * self.rope_head_dim
-
-    @cached_property
-    def key_width(self) -> int:
-        """Width of the keys, all heads together, with what rotary positions add (MLA)."""
-        return self.kv_hidden + self.kv_heads * self.rope_head_dim
-
-    @property
-    def attention_shape(self) -> tuple[int, ...]:
-        """What the time of a layer's attention kernel depends on, beside what all layers share."""
-        widths = self.head_width, self.rope_head_dim, self.value_head_dim, self.latent_kv
-        states = self.state_heads, self.state_head_dim, self.state_groups, self.state_size, self.conv_width
-        mixer = () if self.attends else (MIXERS.index(self.mixer), *states)
-        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers, *mixer)
-
-    @property
-    def latent_parameters(self) -> int:
-        """Weights of one layer that compress queries, keys and values (MLA)."""
-        if not self.latent_kv:
-            return 0
-        return self.hidden * (self.latent_q + self.latent_kv + self.rope_head_dim)
-
-    @property
-    def windowed_layers(self) -> int:
-        """Layers whose attention a window shorter than the sequence limits."""
-        if not 0 < self.window < self.seq_len:
-            return 0
-        period = self.full_attention_every
-        return self.layers - (self.layers // period if period else 0)
-
-    @property
-    def state_inner(self) -> int:
-        """Width of a state's values, all heads together."""
-        return self.state_heads * self.state_head_dim
-
-    @property
-    def state_keys(self) -> int:
-        """Width of a state's keys, all groups together."""
-        return self.state_groups * self.state_size
-
-    @cached_property
-    def attends(self) -> bool:
-        """Whether a layer has attention."""
-        return self.mixer == "attention"
-
-    @cached_property
-    def common_width(self) -> int:
-        """Width of the MLP that every token passes; 0 for none."""
-        if not self.mlp:
-            return 0
-        return self.shared_ffn_hidden if self.experts > 1 else self.ffn_hidden
-
-    @cached_property
-    def additions(self) -> int:
-        """Additions to the residual stream in a layer: of what mixes tokens, and of the MLP."""
-        return int(self.mixer != "none") + int(self.mlp)
-
-    @property
-    def attention_matmul_parameters(self) -> int:
-        """Weights of one layer's attention, or of the matrices of what mixes tokens in its place."""
-        if not self.attends:
-            return sum(narrow * wide for narrow, wide in mixer_shapes(self))
-        beside = self.output_gate * self.hidden * self.v_hidden + self._index_parameters
-        if not self.latent_kv:
-            return 2 * self.hidden * (self.q_hidden + self.kv_hidden) + beside
-        reached = self.heads * (self.head_width + self.rope_head_dim)
-        queries = self.latent_q * (self.hidden + reached) if self.latent_q else self.hidden * reached
-        expanded = self.latent_kv * (self.q_hidden + self.v_hidden)
-        keys_values = self.hidden * (self.latent_kv + self.rope_head_dim) + expanded
-        return queries + keys_values + self.v_hidden * self.hidden + beside
-
-    @property
-    def _index_parameters(self) -> int:
-        """Weights of an indexer: queries from the compressed ones, one key, a weight of every head
-        (DeepSeek-V3.2, 2025, section 2.1).
-        """
-        queries = (self.latent_q or self.hidden) * self.index_heads * self.index_head_dim
-        return queries + self.hidden * (self.index_head_dim + self.index_heads)
-
-    @property
-    def mlp_matmul_parameters(self) -> int:
-        """Weights of one MLP, or of one expert."""
-        return self._mlp_weights(self.ffn_hidden) if self.mlp else 0
-
-    @property
-    def shared_matmul_parameters(self) -> int:
-        """Weights of the MLP that every token passes beside its experts."""
-        return self._mlp_weights(self.shared_ffn_hidden)
-
-    @property
-    def expert_parameters(self) -> int:
-        """Parameters of one MLP, or of one expert, with its biases."""
-        return self._mlp_parameters(self.ffn_hidden) if self.mlp else 0
-
-    @property
-    def router_parameters(self) -> int:
-        return self.hidden * self.experts if self.experts > 1 else 0
-
-    @property
-    def layer_matmul_parameters(self) -> int:
-        """Weights of one layer that are multiplied with every token."""
-        mlps = self.experts_per_token * self.mlp_matmul_parameters + self._mlp_weights(self.shared_ffn_hidden)
-        return self.attention_matmul_parameters + self.router_parameters + mlps
-
-    @property
-    def layer_parameters(self) -> int:
-        """Parameters of one layer; in a mixture, of one with experts."""
-        shared = self._mlp_parameters(self.shared_ffn_hidden) if self.shared_ffn_hidden else 0
-        experts = self.router_parameters + self.experts * self.expert_parameters
-        mixer = self._attention_parameters if self.attends else mixer_parameters(self)
-        return mixer + self._norm_parameters + experts + shared + self.layer_extra_parameters
-
-    @property
-    def dense_layer_parameters(self) -> int:
-        """Parameters of one of a mixture's `dense_layers`."""
-        return (
-            self._attention_parameters + self._norm_parameters + self._mlp_parameters(self.dense_ffn_hidden)
-        )
-
-    @property
-    def _attention_parameters(self) -> int:
-        biases = self.q_hidden + 2 * self.kv_hidden if self.biases or self.qkv_biases else 0
-        biases += self.hidden if self.biases else 0
-        norms = 2 * self.head_width if self.qk_norm else self.latent_q + self.latent_kv
-        return self.attention_matmul_parameters + biases + norms
-
-    @property
-    def _norm_parameters(self) -> int:
-        return self.norms_per_layer * self.hidden * (2 if self.norm == "layernorm" else 1)
-
-    def _mlp_weights(self, width: int) -> int:
-        return (3 if self.gated_mlp else 2) * self.hidden * width
-
-    def _mlp_parameters(self, width: int) -> int:
-        biases = width * (2 if self.gated_mlp else 1) + self.hidden
-        return self._mlp_weights(width) + (biases if self.biases else 0)
-
-    @property
-    def ends_in_product(self) -> bool:
-        """Whether the MLP's output goes to the residual stream as its last product leaves it."""
-        return self.mlp and self.experts == 1 and self.norms_per_layer <= 2
-
     @property
     def embedding_parameters(self) -> int:
         """Token embedding and learned positions; the projection onto the vocabulary is `head_parameters`."""
@@ -527,37 +243,6 @@ class ModelSpec:
         norms = 3 * self.hidden * (2 if self.norm == "layernorm" else 1)
         layer = self.forms[self.form_order[-1]].layer_parameters
         return self.mtp_layers * (layer + norms) + self.mtp_projection
-
-    @property
-    def lora_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Widths, in and out, of every matrix of a layer that has low-rank ones beside it; queries, keys and
-        values are one matrix, and so are an MLP's gate and first.
-        """
-        if not self.lora_rank:
-            return ()
-        attention = (self.hidden, self.q_hidden + 2 * self.kv_hidden), (self.v_hidden, self.hidden)
-        if self.lora_targets == "attention":
-            return attention
-        up = (2 if self.gated_mlp else 1) * self.ffn_hidden
-        return (*attention, (self.hidden, up), (self.ffn_hidden, self.hidden))
-
-    @property
-    def lora_parameters(self) -> int:
-        """Trained parameters of one layer beside frozen weights (LoRA, Hu et al. 2021): A of r rows, B of r
-        columns.
-
-        >>> from itertime import load_model
-        >>> 80 * load_model("llama2-70b-lora").lora_parameters
-        44564480
-        """
-        return sum(self.lora_rank * (narrow + wide) for narrow, wide in self.lora_shapes)
-
-    @property
-    def frozen_bytes(self) -> float:
-        """Bytes of one weight of a layer as it is kept: 2; in 4 bit with 0.127 bits of scales, of 8 bits for
-        each 64 weights and of 32 for each 256 of these (QLoRA, Dettmers et al. 2023, section 3).
-        """
-        return 2.0 if self.frozen_bits == 16 else (4 + 8 / 64 + 32 / (64 * 256)) / 8
 
     @property
     def trained_parameters(self) -> int:
@@ -614,7 +299,7 @@ class ModelSpec:
             kept_keys = keys
         per_key = 2.0 * (self.query_width + self.v_hidden) * self.attends
         head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
-        dense = self.attention_matmul_parameters + self._mlp_weights(self.dense_ffn_hidden)
+        dense = self.attention_matmul_parameters + self.mlp_weights(self.dense_ffn_hidden)
         layers = (self.layers - self.dense_layers) * self.layer_matmul_parameters + self.dense_layers * dense
         return ForwardFlops(
             layers=2.0 * layers + (0.0 if self.attends else self.layers * recurrence_flops(self)),

@@ -1,0 +1,12 @@
+"""The shape of a model: its keys, and the widths and parameters of one layer.
+
+| name | what |
+|---|---|
+| `ModelKeys` | the keys of a model file |
+| `LayerShape` | these keys, with widths and parameters of one layer |
+"""
+
+from .keys import ModelKeys
+from .layer import LayerShape
+
+__all__ = ["LayerShape", "ModelKeys"]

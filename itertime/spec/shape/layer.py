@@ -1,0 +1,209 @@
+"""Widths and parameters of one layer, as its keys state it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from itertime.spec.layers import MIXERS, mixer_parameters, mixer_shapes
+
+from .keys import ModelKeys
+
+
+class LayerShape(ModelKeys):
+    """A model's keys with what follows from them for one layer: of a mixture, one with experts."""
+
+    @cached_property
+    def head_width(self) -> int:
+        """`head_dim`, or what `hidden` gives to each head."""
+        return self.head_dim or self.hidden // self.heads
+
+    @cached_property
+    def q_hidden(self) -> int:
+        """Width of the queries, all heads together."""
+        return self.heads * self.head_width
+
+    @cached_property
+    def kv_hidden(self) -> int:
+        """Width of the keys (and of the values), all heads together."""
+        return self.kv_heads * self.head_width
+
+    @cached_property
+    def v_hidden(self) -> int:
+        """Width of the attention's output, all heads together."""
+        return self.heads * (self.value_head_dim or self.head_width)
+
+    @cached_property
+    def query_width(self) -> int:
+        """Width of the queries, all heads together, with what rotary positions add (MLA)."""
+        return self.q_hidden + self.heads * self.rope_head_dim
+
+    @cached_property
+    def key_width(self) -> int:
+        """Width of the keys, all heads together, with what rotary positions add (MLA)."""
+        return self.kv_hidden + self.kv_heads * self.rope_head_dim
+
+    @property
+    def attention_shape(self) -> tuple[int, ...]:
+        """What the time of a layer's attention kernel depends on, beside what all layers share."""
+        widths = self.head_width, self.rope_head_dim, self.value_head_dim, self.latent_kv
+        states = self.state_heads, self.state_head_dim, self.state_groups, self.state_size, self.conv_width
+        mixer = () if self.attends else (MIXERS.index(self.mixer), *states)
+        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers, *mixer)
+
+    @property
+    def latent_parameters(self) -> int:
+        """Weights of one layer that compress queries, keys and values (MLA)."""
+        if not self.latent_kv:
+            return 0
+        return self.hidden * (self.latent_q + self.latent_kv + self.rope_head_dim)
+
+    @property
+    def windowed_layers(self) -> int:
+        """Layers whose attention a window shorter than the sequence limits."""
+        if not 0 < self.window < self.seq_len:
+            return 0
+        period = self.full_attention_every
+        return self.layers - (self.layers // period if period else 0)
+
+    @property
+    def state_inner(self) -> int:
+        """Width of a state's values, all heads together."""
+        return self.state_heads * self.state_head_dim
+
+    @property
+    def state_keys(self) -> int:
+        """Width of a state's keys, all groups together."""
+        return self.state_groups * self.state_size
+
+    @cached_property
+    def attends(self) -> bool:
+        """Whether a layer has attention."""
+        return self.mixer == "attention"
+
+    @cached_property
+    def common_width(self) -> int:
+        """Width of the MLP that every token passes; 0 for none."""
+        if not self.mlp:
+            return 0
+        return self.shared_ffn_hidden if self.experts > 1 else self.ffn_hidden
+
+    @cached_property
+    def additions(self) -> int:
+        """Additions to the residual stream in a layer: of what mixes tokens, and of the MLP."""
+        return int(self.mixer != "none") + int(self.mlp)
+
+    @property
+    def attention_matmul_parameters(self) -> int:
+        """Weights of one layer's attention, or of the matrices of what mixes tokens in its place."""
+        if not self.attends:
+            return sum(narrow * wide for narrow, wide in mixer_shapes(self))
+        beside = self.output_gate * self.hidden * self.v_hidden + self._index_parameters
+        if not self.latent_kv:
+            return 2 * self.hidden * (self.q_hidden + self.kv_hidden) + beside
+        reached = self.heads * (self.head_width + self.rope_head_dim)
+        queries = self.latent_q * (self.hidden + reached) if self.latent_q else self.hidden * reached
+        expanded = self.latent_kv * (self.q_hidden + self.v_hidden)
+        keys_values = self.hidden * (self.latent_kv + self.rope_head_dim) + expanded
+        return queries + keys_values + self.v_hidden * self.hidden + beside
+
+    @property
+    def _index_parameters(self) -> int:
+        """Weights of an indexer: queries from the compressed ones, one key, a weight of every head
+        (DeepSeek-V3.2, 2025, section 2.1).
+        """
+        queries = (self.latent_q or self.hidden) * self.index_heads * self.index_head_dim
+        return queries + self.hidden * (self.index_head_dim + self.index_heads)
+
+    @property
+    def mlp_matmul_parameters(self) -> int:
+        """Weights of one MLP, or of one expert."""
+        return self.mlp_weights(self.ffn_hidden) if self.mlp else 0
+
+    @property
+    def shared_matmul_parameters(self) -> int:
+        """Weights of the MLP that every token passes beside its experts."""
+        return self.mlp_weights(self.shared_ffn_hidden)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of one MLP, or of one expert, with its biases."""
+        return self._mlp_parameters(self.ffn_hidden) if self.mlp else 0
+
+    @property
+    def router_parameters(self) -> int:
+        return self.hidden * self.experts if self.experts > 1 else 0
+
+    @property
+    def layer_matmul_parameters(self) -> int:
+        """Weights of one layer that are multiplied with every token."""
+        mlps = self.experts_per_token * self.mlp_matmul_parameters + self.mlp_weights(self.shared_ffn_hidden)
+        return self.attention_matmul_parameters + self.router_parameters + mlps
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer; in a mixture, of one with experts."""
+        shared = self._mlp_parameters(self.shared_ffn_hidden) if self.shared_ffn_hidden else 0
+        experts = self.router_parameters + self.experts * self.expert_parameters
+        mixer = self._attention_parameters if self.attends else mixer_parameters(self)
+        return mixer + self._norm_parameters + experts + shared + self.layer_extra_parameters
+
+    @property
+    def dense_layer_parameters(self) -> int:
+        """Parameters of one of a mixture's `dense_layers`."""
+        return (
+            self._attention_parameters + self._norm_parameters + self._mlp_parameters(self.dense_ffn_hidden)
+        )
+
+    @property
+    def _attention_parameters(self) -> int:
+        biases = self.q_hidden + 2 * self.kv_hidden if self.biases or self.qkv_biases else 0
+        biases += self.hidden if self.biases else 0
+        norms = 2 * self.head_width if self.qk_norm else self.latent_q + self.latent_kv
+        return self.attention_matmul_parameters + biases + norms
+
+    @property
+    def _norm_parameters(self) -> int:
+        return self.norms_per_layer * self.hidden * (2 if self.norm == "layernorm" else 1)
+
+    def mlp_weights(self, width: int) -> int:
+        return (3 if self.gated_mlp else 2) * self.hidden * width
+
+    def _mlp_parameters(self, width: int) -> int:
+        biases = width * (2 if self.gated_mlp else 1) + self.hidden
+        return self.mlp_weights(width) + (biases if self.biases else 0)
+
+    @property
+    def ends_in_product(self) -> bool:
+        """Whether the MLP's output goes to the residual stream as its last product leaves it."""
+        return self.mlp and self.experts == 1 and self.norms_per_layer <= 2
+
+    @property
+    def lora_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Widths, in and out, of every matrix of a layer that has low-rank ones beside it; queries, keys and
+        values are one matrix, and so are an MLP's gate and first.
+        """
+        if not self.lora_rank:
+            return ()
+        attention = (self.hidden, self.q_hidden + 2 * self.kv_hidden), (self.v_hidden, self.hidden)
+        if self.lora_targets == "attention":
+            return attention
+        up = (2 if self.gated_mlp else 1) * self.ffn_hidden
+        return (*attention, (self.hidden, up), (self.ffn_hidden, self.hidden))
+
+    @property
+    def lora_parameters(self) -> int:
+        """Trained parameters of one layer beside frozen weights (LoRA, Hu et al. 2021): A of r rows, B of r
+        columns.
+
+        >>> from itertime import load_model
+        >>> 80 * load_model("llama2-70b-lora").lora_parameters
+        44564480
+        """
+        return sum(self.lora_rank * (narrow + wide) for narrow, wide in self.lora_shapes)
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Bytes of one weight of a layer as it is kept: 2; in 4 bit with 0.127 bits of scales, of 8 bits for
+        each 64 weights and of 32 for each 256 of these (QLoRA, Dettmers et al. 2023, section 3).
+        """
+        return 2.0 if self.frozen_bits == 16 else (4 + 8 / 64 + 32 / (64 * 256)) / 8
