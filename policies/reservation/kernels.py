@@ -314,13 +314,18 @@ def admit(new: int, tables: Tables) -> tuple[bool, float]:
 
 def fill_anew(anew: list[int], staying: list[int], tables: Tables) -> tuple[bool, float]:
     """Fill jobs anew, by deadline, beside those `staying`. What does not fit comes first next time. After a
-    round of attempts all begins anew with more leeway: larger and later rectangles leave other gaps. Returns
-    whether all fit, and the latest deadline of one that did not.
+    round of attempts all begins anew with more leeway: larger and later rectangles leave other gaps. The last
+    attempt takes the latest deadline first, which is exact on one GPU: as rectangles end as late as they can,
+    it leaves no gap that another order could use. Returns whether all fit, and the latest deadline of one
+    that did not.
     """
     short_s, leeway, order, count = -inf, 0.0, anew, len(anew)
     former_calendar, tried_orders = calendar_of(staying, tables), [anew]
-    for attempt in range(max(LEAST_ATTEMPTS, min(ROUND * ROUNDS, FILLS // count))):
-        if attempt % ROUND == 0:
+    attempts = max(LEAST_ATTEMPTS, min(ROUND * ROUNDS, FILLS // count))
+    for attempt in range(attempts + 1):
+        if attempt == attempts:
+            leeway, order = 0.0, anew[::-1]
+        elif attempt % ROUND == 0:
             leeway = 0.0 if attempt == 0 else 0.0125 * 2.0 ** (attempt // ROUND)
             order = anew.copy()
             tried_orders.clear()
