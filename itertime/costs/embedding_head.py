@@ -17,7 +17,7 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     table's gradient is written and accumulated whole. `reduced`: `activation_all_reduce_s`.
     """
     model, plans, profile = workload.model, workload.plans, workload.profile
-    elements = workload.tokens * model.hidden * plans.width
+    elements = workload.tokens * model.table_width * plans.width
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
     frozen = model.lora_rank > 0  # no gradient
@@ -27,6 +27,11 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     hbm_fraction = workload.system.site.hbm_fraction
     forward = (looked_up[0] + elementwise[0]) / hbm_fraction
     backward = (elementwise[1] if frozen else looked_up[1] + elementwise[1] + elementwise[2]) / hbm_fraction
+    if model.narrow_embedding:  # a matrix brings the entries to the width of the layers
+        rows, narrow, wide = workload.tokens, *np.full((2, len(plans)), [[model.table_width], [model.hidden]])
+        m, n, k = np.array([(rows, wide, narrow), (rows, narrow, wide), (narrow, wide, rows)]).swapaxes(0, 1)
+        widened = workload.gemm_factor * workload.gemm_s(m, n, k)
+        forward, backward = forward + widened[0], backward + widened[1] + widened[2]
     return forward + reduced, backward
 
 
@@ -44,14 +49,14 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
     """
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     tokens = workload.micro_batch.real * model.predicted_share
-    h = model.hidden
+    h = model.table_width
     columns = workload.partition.vocab / plans.tp
-    wide = np.full(len(plans), float(h))
+    wide, hidden = np.full(len(plans), float(h)), np.full(len(plans), float(model.hidden))
     chunks = plans.options.loss_chunks
     rows = tokens / chunks
     gemms = [(rows, columns, wide), (rows, wide, columns), (wide, columns, rows)]  # y, dx, dw
-    if model.encoder:
-        gemms += [(tokens, wide, wide), (tokens, wide, wide), (wide, wide, tokens)]
+    if model.head_transform:
+        gemms += [(tokens, wide, hidden), (tokens, hidden, wide), (wide, hidden, tokens)]
     m, n, k = np.array(gemms).transpose(1, 0, 2)
     frozen = model.lora_rank > 0
     times = workload.gemm_factor * workload.gemm_s(m, n, k)

@@ -51,6 +51,7 @@ class Partition:
 
     `of_chunks`, (forms, kinds, chunks, plans): layers of each form in each chunk of a stage, where plans list
     the layers of several chunks; None elsewhere. Where they list layers, there may be more than 4 kinds.
+    `sets`, as `counts`: sets of weights, where layers of a form share one; None elsewhere.
 
     With pp = 1 the first stage has the table of an untied projection too, and so it has where the model's
     last chunk lies on its GPU.
@@ -66,6 +67,7 @@ class Partition:
     table: Array
     tables: Array
     of_chunks: Whole | None = None
+    sets: Whole | None = None
 
     @classmethod
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
@@ -82,12 +84,15 @@ class Partition:
             layers[LAST] += model.mtp_layers
         shards = np.array([_layer_shards(form, plans) for form in model.forms])
         vocab = padded_vocab(model, plans.tp)
-        table = vocab * model.hidden / plans.tp
+        table = vocab * model.table_width / plans.tp
         both_tables = plans.pp == 1
         if plans.splits_backward:
             both_tables = both_tables | plans.v_shaped | plans.both_ways
         tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
-        tables = tables + model.extra_parameters / plans.tp
+        beside = model.extra_parameters
+        if model.narrow_embedding:  # the matrices between both widths
+            beside += model.hidden * model.table_width + model.head_transform
+        tables = tables + beside / plans.tp
         return cls(
             layers=layers,
             counts=counts,
@@ -99,7 +104,19 @@ class Partition:
             table=table,
             tables=tables,
             of_chunks=of_chunks if of_chunks.shape[2] > 1 else None,
+            sets=_sets_of_weights(model, counts) if model.shares_weights else None,
         )
+
+    @property
+    def weight_counts(self) -> Whole:
+        """Sets of weights of each form on a stage of each kind, (forms, 4, plans): one a layer, unless layers
+        share one.
+        """
+        return self.counts if self.sets is None else self.sets
+
+    def sets_of_weights(self, kind: Whole, column: Whole) -> Whole:
+        """Sets of weights on the stage of a kind of each plan, (plans,)."""
+        return self.layers[kind, column] if self.sets is None else self.sets.sum(axis=0)[kind, column]
 
     @cached_property
     def layer_parameters(self) -> tuple[Array, Array]:
@@ -116,19 +133,21 @@ class Partition:
 
     def _of_layers(self, parameters: Array) -> Array:
         """Parameters of a stage's layers, (4, plans), of those of one layer of each form."""
-        counted = self.counts[0] * parameters[0]
-        for count, one_layer in zip(self.counts[1:], parameters[1:], strict=True):
+        counts = self.weight_counts
+        counted = counts[0] * parameters[0]
+        for count, one_layer in zip(counts[1:], parameters[1:], strict=True):
             counted = counted + count * one_layer
         return counted
 
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
         of_chunks = None if self.of_chunks is None else self.of_chunks[..., rows]
+        sets = None if self.sets is None else self.sets[..., rows]
         columns = {name: getattr(self, name)[..., rows] for name in _COLUMNS}
-        return Partition(**columns, of_chunks=of_chunks)
+        return Partition(**columns, of_chunks=of_chunks, sets=sets)
 
 
-_COLUMNS = tuple(field.name for field in fields(Partition) if field.name != "of_chunks")
+_COLUMNS = tuple(field.name for field in fields(Partition) if field.name not in ("of_chunks", "sets"))
 MOST_KINDS = 4
 """Kinds of stages of a plan that lists no layers."""
 
@@ -330,6 +349,12 @@ def _counts_in_stack(model: ModelSpec, layers: Whole, stages: Whole) -> Whole:
     middle = np.minimum(np.where(stages[FIRST] > 0, layers[FIRST], 0), model.layers - layers[HEAVY])
     starts = np.array([0 * middle, middle, middle, model.layers - layers[LAST]])
     return before[:, np.minimum(starts + layers, model.layers)] - before[:, starts]
+
+
+def _sets_of_weights(model: ModelSpec, counts: Whole) -> Whole:
+    """Sets of weights of each form: one where its layers share them, else one a layer."""
+    shares = np.array([form.shared_weights for form in model.forms])[:, None, None]
+    return np.where(shares, np.minimum(counts, 1), counts)
 
 
 def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from itertime.spec import (
     System,
     absent_modules,
     broken_options,
+    broken_stacks,
     in_order,
     is_layout,
     layers_of_chunks,
@@ -260,6 +261,8 @@ def _with_options(plans: PlanBatch, model: ModelSpec) -> PlanBatch:
     for broken, rule in broken_options(plans.options, model, plans):
         if np.ndim(broken) == 0 and broken:
             raise UserError(f"search: {model.name}: {rule}")
+        keeps &= ~np.asarray(broken)
+    for broken, _ in broken_stacks(model, plans):
         keeps &= ~np.asarray(broken)
     return plans if keeps.all() else plans.take(keeps)
 

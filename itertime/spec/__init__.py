@@ -13,6 +13,7 @@
 | `DEFAULT_OPTIONS` | the options of a plan that states none |
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of such options, for one plan or many |
+| `broken_stacks` | those of what a model has beside one stack of layers |
 | `STRATA` | bins of lengths of a stratified balance |
 | `layers_of_chunks`, `is_layout`, `layout_problem` | layers of chunks as a list; its faults |
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
@@ -105,6 +106,7 @@ from .plans import (
     Work,
     absent_modules,
     broken_options,
+    broken_stacks,
     in_order,
     is_layout,
     layers_of_chunks,
@@ -186,6 +188,7 @@ __all__ = [
     "as_model",
     "as_system",
     "broken_options",
+    "broken_stacks",
     "check_predictable",
     "checked_price",
     "framework_of",

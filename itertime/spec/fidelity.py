@@ -62,7 +62,7 @@ def _unmodelled(model: ModelSpec) -> str:
             return "a layer's mixer=mamba, whose scan is no product of matrices, has no cost"
         if kind.index_heads:
             return "sparse attention's indexer (index_heads) has no cost"
-    return "weights that layers share (shared_weights) have no cost" if model.shared_weights else ""
+    return ""
 
 
 def check_predictable(model: ModelSpec) -> None:

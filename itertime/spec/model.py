@@ -105,7 +105,7 @@ class ModelSpec(LayerShape):
             self._refuse("full_attention_every", "needs window, the reach of the other layers")
         if self.full_attention_every == 1:
             self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
-        if self.mtp_layers and (self.lora_rank or self.encoder or self.shared_weights):
+        if self.mtp_layers and (self.lora_rank or self.encoder or self.shares_weights):
             self._refuse("mtp_layers", "is modelled for decoders whose weights are all trained; leave it out")
         if self.lora_rank and (self.experts > 1 or self.latent_kv):
             self._refuse("lora_rank", "is modelled without experts and latent_kv only; leave it out")
@@ -185,6 +185,16 @@ class ModelSpec(LayerShape):
         return self.forms if self.stack else (self,)
 
     @cached_property
+    def shares_weights(self) -> bool:
+        """Whether the layers of any form share one set of weights."""
+        return self.shared_weights or any(form.shared_weights for form in self.layer_kinds)
+
+    @cached_property
+    def shares_all_weights(self) -> bool:
+        """Whether the layers of each form share one set of weights."""
+        return self.shared_weights and all(form.shared_weights for form in self.layer_kinds)
+
+    @cached_property
     def is_mixture(self) -> bool:
         """Whether any layer has experts."""
         return self.divisible_experts > 1
@@ -209,14 +219,32 @@ class ModelSpec(LayerShape):
     @property
     def embedding_parameters(self) -> int:
         """Token embedding and learned positions; the projection onto the vocabulary is `head_parameters`."""
-        return self.vocab * self.hidden + (self.seq_len * self.hidden if self.positions == "learned" else 0)
+        entries = self.vocab + (self.seq_len if self.positions == "learned" else 0)
+        widened = self.table_width * self.hidden if self.narrow_embedding else 0
+        return entries * self.table_width + widened
 
     @property
     def head_parameters(self) -> int:
         """Final norm, an encoder's transform, and the projection unless it is tied to the token embedding."""
         norm = self.hidden * (2 if self.norm == "layernorm" else 1)
-        transform = self.hidden * (self.hidden + 1) if self.encoder else 0
-        return norm + transform + (0 if self.tied_embeddings else self.vocab * self.hidden)
+        width = self.table_width
+        transform = self.head_transform + width * self.encoder
+        return norm + transform + (0 if self.tied_embeddings else self.vocab * width)
+
+    @cached_property
+    def narrow_embedding(self) -> bool:
+        """Whether tables have a width of their own."""
+        return self.embedding_width not in (0, self.hidden)
+
+    @cached_property
+    def table_width(self) -> int:
+        """Width of the token embedding and of the projection onto the vocabulary."""
+        return self.embedding_width or self.hidden
+
+    @property
+    def head_transform(self) -> int:
+        """Weights of the matrix ahead of the projection: an encoder's, or back to `embedding_width`."""
+        return self.hidden * self.table_width if self.encoder or self.narrow_embedding else 0
 
     @property
     def parameters(self) -> int:
@@ -227,7 +255,7 @@ class ModelSpec(LayerShape):
         175
         """
         layers = zip(self.form_layers, self.forms, strict=True)
-        stack = sum((1 if self.shared_weights else count) * form.layer_parameters for count, form in layers)
+        stack = sum((1 if form.shared_weights else count) * form.layer_parameters for count, form in layers)
         return stack + self.embedding_parameters + self.head_parameters + self.extra_parameters
 
     @property
@@ -298,11 +326,12 @@ class ModelSpec(LayerShape):
         else:
             kept_keys = keys
         per_key = 2.0 * (self.query_width + self.v_hidden) * self.attends
-        head = self.vocab * self.hidden + (self.hidden**2 if self.encoder else 0)
+        head = self.vocab * self.table_width + self.head_transform
         dense = self.attention_matmul_parameters + self.mlp_weights(self.dense_ffn_hidden)
         layers = (self.layers - self.dense_layers) * self.layer_matmul_parameters + self.dense_layers * dense
         return ForwardFlops(
-            layers=2.0 * layers + (0.0 if self.attends else self.layers * recurrence_flops(self)),
+            layers=2.0 * (layers + self.narrow_embedding * self.hidden * self.table_width)
+            + (0.0 if self.attends else self.layers * recurrence_flops(self)),
             head=2.0 * self.predicted_share * head,
             scores=per_key * kept_keys,
             masked=per_key * (keys - kept_keys),

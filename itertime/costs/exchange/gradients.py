@@ -111,7 +111,8 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
         gather_s=gather_s,
         buckets=buckets,
         calls=calls,
-        overlapped=nothing > 0 if late else plans.grad_overlap,
+        # Gradients of weights that all layers share are complete with those of the first layer.
+        overlapped=nothing > 0 if late or workload.model.shares_all_weights else plans.grad_overlap,
         norm_s=nothing,
     )
 

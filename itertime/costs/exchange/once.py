@@ -33,7 +33,7 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
     plans, partition, site = workload.plans, workload.partition, workload.system.site
     kind = np.where(plans.pp == 1, LAST, FIRST)
     column = np.arange(len(plans))
-    layers = partition.layers[kind, column]
+    layers = partition.sets_of_weights(kind, column)
     shared, experts = (
         parameters[kind, column] for parameters in partition.trained_parameters(workload.model)
     )

@@ -204,9 +204,9 @@ def _fused_step_s(workload: Workload, owned: Array, share: Array, layers: Whole)
     seconds = np.maximum(seconds, np.where(owned > 0, issued, 0.0))
     if plans.options.optimizer == "muon":
         kind = np.where(plans.pp == 1, LAST, FIRST)
-        counts = workload.partition.counts[:, kind, np.arange(len(plans))]
+        counts = workload.partition.weight_counts[:, kind, np.arange(len(plans))]
         if plans.splits_backward:
-            counts = np.where(plans.both_ways, counts + workload.partition.counts[:, LAST], counts)
+            counts = np.where(plans.both_ways, counts + workload.partition.weight_counts[:, LAST], counts)
         return seconds + np.where(owned > 0, orthogonal_s(workload, counts), 0.0)
     if plans.options.optimizer != "lamb":
         return seconds

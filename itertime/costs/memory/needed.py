@@ -281,7 +281,7 @@ def _logits(workload: Workload) -> Array:
     if by_framework and plans.options.loss_chunks == 1:
         share = tokens / np.maximum(np.ceil(model.vocab / model.hidden), 1.0)
         chunk = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(share, 1.0))), tokens)
-    of_projection = 0.0 if model.lora_rank else columns * model.hidden
+    of_projection = 0.0 if model.lora_rank else columns * model.table_width
     gradients = 2.0 * plans.width * (tokens * model.hidden + of_projection)
     return np.asarray(losses * chunk * columns * per_logit + np.where(chunk < tokens, gradients, 0.0))
 
@@ -292,7 +292,7 @@ def _adam_states(workload: Workload) -> Array | float:
     if plans.options.optimizer != "muon":
         return 0.0
     in_layers, with_ends, _ = _parameters(workload)
-    counts = partition.counts.take(_fullest_kinds(plans), axis=1)
+    counts = partition.weight_counts.take(_fullest_kinds(plans), axis=1)
     if plans.splits_backward:
         counts = np.where(plans.both_ways, counts + counts[:, ::-1], counts)
     shared, experts = adam_states_bytes(workload, counts, with_ends - in_layers)

@@ -45,6 +45,7 @@ def ends_of(config: HubConfig) -> tuple[dict[str, Any], int]:
         "biases": config.is_true("qkv_bias") and config.is_true("out_bias") and config.is_true("mlp_bias"),
         "parallel_block": _is_parallel(config),
         "encoder": bool(facts["encoder"]),
+        "embedding_width": 0 if width == hidden else width,
     }
     return keys, parameters
 

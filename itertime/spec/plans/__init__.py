@@ -7,6 +7,7 @@
 | `DEFAULT_OPTIONS` | the options of a plan that states none |
 | `ONE_BIT` | compressions that are optimizers of their own |
 | `broken_options` | the rules of options, for one plan or many |
+| `broken_stacks` | those of what a model has beside one stack of layers |
 | `STRATA` | bins of lengths of a stratified balance |
 | `RemainderChunks` | layers of the chunks of a pipeline that is split by `Plan.split` "remainder" |
 | `PlanBatch` | many plans of one model and the same options as columns of arrays |
@@ -47,6 +48,7 @@ from .recompute import (
     recompute_problem,
 )
 from .rules import DEFAULT_RULES, RULES, refusals
+from .stack_rules import broken_stacks
 from .work import Work
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "Work",
     "absent_modules",
     "broken_options",
+    "broken_stacks",
     "in_order",
     "is_layout",
     "layers_of_chunks",

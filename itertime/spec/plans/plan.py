@@ -17,6 +17,7 @@ from .option_rules import broken_options
 from .options import DEFAULT_OPTIONS, PlanOptions
 from .recompute import absent_modules, in_order, modules_of, recompute_code, recompute_problem
 from .rules import DEFAULT_RULES, RULES, refusals
+from .stack_rules import broken_stacks
 
 Count = int | Whole
 
@@ -399,12 +400,14 @@ class Plan:
         ]
 
     def _stack_rules(self, model: ModelSpec) -> list[tuple[bool, str]]:
-        """Rules on the stages of a model whose layers are of several kinds."""
+        """Rules on the stages of a model whose layers are of several kinds, and on what is beside them."""
+        rules = [(bool(broken), reason) for broken, reason in broken_stacks(model, self)]
         if not model.stack or self.pp == 1 or model.layers % (self.pp * self.interleave) or self.chunk_layers:
-            return []
+            return rules
         between = "between the first and the last stage" if self.interleave == 1 else "of all chunks"
         sizes = [pp for pp in range(1, model.layers + 1) if model.has_equal_stages(pp, self.interleave)]
         return [
+            *rules,
             (
                 self.split not in ("even", "balanced"),
                 f"split={self.split}: is not modelled for layers of several kinds; take split=even",

@@ -43,6 +43,9 @@ class ModelKeys:
     tied_embeddings: StrictBool = optional(True, "the projection uses the weights of the token embedding")
     biases: StrictBool = optional(True, "all linear layers have biases")
     dropout: StrictBool = optional(True, "trained with dropout")
+    embedding_width: SizeOrZero = optional(
+        0, "width of the token embedding, which a matrix brings to `hidden` and back (ALBERT); 0: `hidden`"
+    )
     encoder: StrictBool = optional(
         False, "attends in both directions, and transforms tokens before the projection"
     )
@@ -110,7 +113,9 @@ class ModelKeys:
         0, "parameters of a layer that no other key counts; below 0 where others count too many"
     )
     extra_parameters: Extra = optional(0, "the same beside the layers")
-    shared_weights: StrictBool = optional(False, "all layers use the same weights (ALBERT)")
+    shared_weights: StrictBool = optional(
+        False, "all layers, or all of a kind, use the same weights (ALBERT)"
+    )
     mtp_layers: SizeOrZero = optional(
         0, "heads that predict further tokens (MTP): of each a layer as the last one, a projection and a loss"
     )

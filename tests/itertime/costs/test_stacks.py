@@ -178,3 +178,45 @@ def test_a_head_for_further_tokens_is_a_layer_a_projection_and_a_loss():
     projected = work.gemm_s(work.tokens, np.array([7168.0]), np.array([2 * 7168.0])) * work.gemm_factor
     losses = [head_s(each, np.zeros(1))[0] for each in (replace(work, model=model), work)]
     assert losses[1] == pytest.approx(2 * losses[0] + projected)
+
+
+ALBERT = ModelSpec(
+    name="albert-base",
+    layers=12,
+    hidden=768,
+    heads=12,
+    vocab=30000,
+    seq_len=512,
+    attention="flash",
+    encoder=True,
+    embedding_width=128,
+    shared_weights=True,
+)
+
+
+def test_weights_that_layers_share_count_once_and_work_in_every_layer():
+    """ALBERT (Lan et al. 2020), table 1: 12M parameters of base, of which a pooler has 0.6M. Gradients,
+    states, exchange and step are those of one layer.
+    """
+    assert ALBERT.parameters + 768 * 769 == pytest.approx(12e6, rel=0.03)
+    plan = replace(PLAN, tp=1, pp=1, dp=16, recompute="none", grad_overlap=True)
+    layers = replace(ALBERT, shared_weights=False)
+    shared, own = (predict(model, plan, SYSTEM) for model in (ALBERT, layers))
+    padding = (30080 - 30000) * 128  # of the table
+    assert shared.memory_parts["optimizer"] == pytest.approx(12 * (ALBERT.parameters + padding), rel=0.01)
+    spared = own.memory_parts["gradients"] - shared.memory_parts["gradients"]
+    assert spared == pytest.approx(2 * 11 * ALBERT.layer_parameters)
+    for part in ("gemm", "attention", "elementwise", "head"):
+        assert shared.breakdown[part] == own.breakdown[part]
+    assert shared.breakdown["optimizer"] < own.breakdown["optimizer"]
+    assert (shared.model_flops, shared.memory_parts["activations"]) == (
+        own.model_flops,
+        own.memory_parts["activations"],
+    )
+    for changes, text in (({"pp": 2}, "take pp=1"), ({"zero_stage": 2}, "take zero_stage=0 or 1")):
+        assert any(text in reason for reason in replace(plan, **changes).broken_rules(ALBERT))
+    zamba = replace(
+        HYBRID, kinds=(*HYBRID.kinds[:2], ("attention", {"mlp": False, "shared_weights": True})), layers=8
+    )
+    once = replace(HYBRID, layers=8).parameters - HYBRID.forms[2].layer_parameters
+    assert zamba.parameters == once
