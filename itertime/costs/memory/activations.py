@@ -35,12 +35,14 @@ _BYTES_BY_CODE = np.array([_BYTES[name] for name in PRECISIONS])
 @dataclass(frozen=True)
 class Activations:
     """Bytes per micro-batch on one GPU, (plans,) each: what a layer keeps, what a layer holds while it is
-    recomputed, and a layer's input.
+    recomputed, and a layer's input. `plain`: what a layer of a stage keeps on average that is not recomputed,
+    where only a share of its layers is.
     """
 
     kept: Array
     live: Array
     given: Array
+    plain: Array
 
 
 def element_bytes(workload: Workload) -> Array:
@@ -108,7 +110,10 @@ def activations_of(workload: Workload) -> Activations:
     share = plans.recompute_permille / 1000
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
     live = plans.by_recompute([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light], of_modules)
-    return Activations(plans.width * kept_bytes, plans.width * live, plans.width * layer_input)
+    width = plans.width
+    return Activations(
+        width * kept_bytes, width * live, width * layer_input, width * (1 - share) * layer_bytes
+    )
 
 
 def _attention_width(model: ModelSpec) -> int:

@@ -230,6 +230,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
 def _activations(workload: Workload) -> tuple[Array, Array]:
     """Bytes of activations that stages hold for their micro-batches in flight, and of a layer that is
     recomputed or copied, (3, plans) each.
+
+    Where a share of the layers is recomputed, these are the first ones of a stage (Megatron-LM,
+    `recompute_method=block`): what the later ones kept has been freed before the first is computed again.
     """
     plans, partition = workload.plans, workload.partition
     kinds = _fullest_kinds(plans)
@@ -241,6 +244,9 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
     for of_form, count in zip(of_other_forms, counts[1:], strict=True):
         kept_by_stage = kept_by_stage + of_form.kept * count
         live = np.where(count > 0, np.maximum(live, of_form.live), live)
+    if any_of(plans.recompute_permille < 1000):
+        forms = zip(counts, (activations, *of_other_forms), strict=True)
+        live = np.maximum(live - sum(count * of_form.plain for count, of_form in forms), 0.0)
     if any_of(plans.offload_layers):
         mean_layer = kept_by_stage / np.maximum(layers, 1)
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer
