@@ -92,6 +92,8 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
         published = spec.active_parameters_published
         published = f" (published: {published})" if published else ""
         print(f"a token passes {spec.active_parameters / 1e9:,.3f} billion of them{published}")
+    if spec.mtp_layers:
+        print(f"MTP heads have {spec.mtp_parameters / 1e9:,.3f} billion beside them")
     own_lines = ("approximations", "parameters_published", "active_parameters_published")
     values["kinds"] = {
         name: ", ".join(f"{key}={_shown(value)}" for key, value in keys.items())
@@ -111,9 +113,13 @@ def import_model(
         Path | None,
         typer.Option("-o", "--output", help="The model file to write (YAML).", show_default=False),
     ] = None,
+    force: Annotated[bool, option("--force", "Replace the file if it exists.")] = False,
 ) -> None:
-    """Make a model file of a config.json, count its parameters, and refuse keys that are not understood."""
-    from itertime.io import read_mapping, write_text
+    """Make a model file of a config.json, count its parameters, and refuse keys that are not understood.
+
+    A file that exists is refused, unless it has the same content.
+    """
+    from itertime.io import check_absent, read_mapping, write_text
     from itertime.spec import ModelSpec, refusal_of
     from itertime.spec.hub import imported_model
 
@@ -126,6 +132,7 @@ def import_model(
     if output is None:
         print(f"# {counted}\n{model.text}", end="")
         return
+    check_absent([output], force, model.text)
     write_text(output, model.text)
     print(counted)
     for text in model.keys.get("approximations", ()):

@@ -34,6 +34,7 @@
 | `temporary_beside` | a new file with an unpredictable name in the folder of another |
 | `write_text`, `write_bytes` | a file, written whole or not at all |
 | `write_texts` | several files, written all or none |
+| `check_absent` | that a command replaces no file unasked |
 | `sha256` | hash of a file |
 | `file_state` | what differs where a file has changed |
 | `digest` | hash of plain data |
@@ -49,6 +50,7 @@ from itertime.errors import quoted, shown
 
 from .door import DAMAGED_GZIP, damaged_gzip, open_own, open_regular, read_bytes, text_lines, unpacked
 from .files import (
+    check_absent,
     digest,
     file_state,
     not_utf8,
@@ -104,6 +106,7 @@ __all__ = [
     "TextLayout",
     "Whole",
     "YamlError",
+    "check_absent",
     "check_parquet",
     "check_repeated",
     "construct",

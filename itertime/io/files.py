@@ -8,7 +8,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from math import inf
 from pathlib import Path
@@ -108,6 +108,22 @@ def _umask() -> int:
 def write_text(path: str | Path, text: str) -> None:
     """Write a UTF-8 file atomically. Raises UserError if it cannot be written."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def check_absent(paths: Iterable[Path], force: bool, text: str = "") -> None:
+    """UserError for the first file that exists, unless it holds just this text, or `force` says that it may
+    be replaced.
+    """
+    for path in paths:
+        if not force and os.path.lexists(path) and not (text and _holds(path, text)):
+            raise UserError(f"{path}: already exists; choose another name, or replace it with --force")
+
+
+def _holds(path: Path, text: str) -> bool:
+    content = text.encode("utf-8")
+    with suppress(UserError):
+        return _read(path, len(content)) == content
+    return False
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:

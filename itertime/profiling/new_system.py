@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from itertime.errors import UserError, quoted
-from itertime.io import names_file, write_texts
+from itertime.io import check_absent, names_file, write_texts
 from itertime.spec import SHIPPED_SYSTEMS, Profile, System, system_of, system_reference
 from itertime.spec.references import Reference, in_field_units
 
@@ -92,9 +92,7 @@ def write_system(name: str, like: str, sheet_path: Path, path: Path, *, overwrit
         raise UserError(
             f"{sheet_path}: is the sheet, which the system {name} would replace; rename one of them"
         )
-    existing = [path for path in files if os.path.lexists(path)]
-    if existing and not overwrite:
-        raise UserError(f"{existing[0]}: already exists; choose another name, or replace it with --force")
+    check_absent(files, overwrite)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder; make it, or name another one with -o")
     extends = os.path.relpath(like, folder) if names_file(like) else like
