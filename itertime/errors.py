@@ -17,6 +17,14 @@ _LONGEST = 60  # characters of a value in a message
 _LARGEST_BITS = 200  # of an integer that is written out
 _LONG_WORD = re.compile(r"(?<!\S)\S{1000,}")
 _LONGEST_MESSAGE, _END = 10_000, 1000  # characters; of a longer one, those that stay at either end
+_MOST_NAMES, _NEAREST = 40, 5  # of a catalogue that a message lists; of a longer one, those that it names
+_LISTED_BY = {
+    "model": "itertime models",
+    "system": "itertime systems",
+    "policy": "clustersim policies",
+    "architecture": "docs/models.md",
+}
+"""What lists all names of a kind: a command, or a page."""
 
 
 class _Bounded(reprlib.Repr):
@@ -99,7 +107,8 @@ class UserError(Exception):
 
 
 class UnknownName(UserError):
-    """A name that is not in a catalogue; the message lists close matches, else all known names.
+    """A name that is not in a catalogue; the message lists close matches, else the known names
+    (`known_names`).
 
     `synonyms`: words that people use for names of the catalogue, in lower case, with these names.
     """
@@ -113,13 +122,31 @@ class UnknownName(UserError):
     ):
         names, name = sorted(known), str(name)
         close = _close_names(name[:_LONGEST], names, synonyms)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
+        hint = f"did you mean {' or '.join(close)}?" if close else known_names(name, names, kind)
         super().__init__(f"unknown {kind} {quoted(name)}; {hint}")
         self.kind, self.name, self.known = kind, name, names
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
         """Pickle the arguments: by default an exception is pickled with its message alone."""
         return type(self), (self.kind, self.name, self.known)
+
+
+def known_names(name: str, names: Sequence[str], kind: str = "") -> str:
+    """The names of a catalogue, for a message on one that is none of them; of a long catalogue those that are
+    written most alike, their number, and what lists all names of this kind.
+
+    >>> known_names("vgg", ("bert", "gpt"))
+    'known: bert, gpt'
+    """
+    if len(names) <= _MOST_NAMES:
+        return f"known: {', '.join(names)}"
+    nearest = sorted(names, key=lambda known: -_likeness(name, known))[:_NEAREST]
+    listing = f"; all are listed by {_LISTED_BY[kind]}" if kind in _LISTED_BY else ""
+    return f"known: {', '.join(nearest)} and {len(names) - _NEAREST} more{listing}"
+
+
+def _likeness(name: str, known: str) -> float:
+    return difflib.SequenceMatcher(None, name[:_LONGEST].lower(), known.lower()).ratio()
 
 
 def _close_names(name: str, names: Sequence[str], synonyms: Mapping[str, Sequence[str]]) -> Sequence[str]:

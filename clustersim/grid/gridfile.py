@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from clustersim.analysis import METRICS
-from itertime.errors import UserError
+from itertime.errors import UserError, known_names
 from itertime.io import NonNegative, Positive, Whole, YamlError, read_text, shown, yaml_nodes
 
 __all__ = [
@@ -90,11 +90,11 @@ def dotted(place: Place) -> str:
     return text
 
 
-def suggestion(name: str, known_names: Iterable[str]) -> str:
-    """`did you mean ...?` if a known name is similar, else all known names."""
-    names = sorted(known_names)
+def suggestion(name: str, catalogue: Iterable[str]) -> str:
+    """`did you mean ...?` if a known name is similar, else the known names."""
+    names = sorted(catalogue)
     close = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names)}"
+    return f"did you mean {' or '.join(close)}?" if close else known_names(name, names)
 
 
 def read_document(path: str | Path) -> Document:

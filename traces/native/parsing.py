@@ -193,9 +193,8 @@ def _check_header(table: Table) -> None:
             f"{where}: has no column of a trace, which has job_id, submit_s and more (docs/traces.md); "
             f"the log of a scheduler becomes a trace by `clustersim trace import {table.path} -o jobs.csv`"
         )
-    all_known = f"; known: {', '.join(sorted(COLUMNS))}"
     hints = [str(UnknownName("column", shown(name), COLUMNS)) for name in unknown[:_MOST_NAMED]]
-    hints = [hint.removesuffix(all_known) for hint in hints]
+    hints = [hint.partition("; known: ")[0] for hint in hints]
     if len(unknown) > _MOST_NAMED:
         hints.append(f"and {len(unknown) - _MOST_NAMED} more")
     if unknown:
