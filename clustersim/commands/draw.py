@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +12,10 @@ import typer
 from itertime.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
+    from clustersim.grid import FigureSpec
     from clustersim.records import Run
 
 __all__ = ["plot", "report", "timeline"]
-
-_SWEEP = "load-sweep"
 
 
 def report(
@@ -134,38 +134,87 @@ def timeline(
 
 
 def plot(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="Folder of `run --out` or `compare --out`; for load-sweep, of a grid."),
-    ],
-    kind: Annotated[str, typer.Option(help="The figure: jct-cdf, utilisation, gantt or load-sweep.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="File to write: .pdf, .svg or .png.", show_default=False)
-    ],
-    metric: Annotated[str, typer.Option(help="The metric of a load sweep.")] = "jct_mean_s",
-    x: Annotated[
-        str | None, typer.Option(help="The horizontal axis of a load sweep; by default the load.")
+    folder: Annotated[Path, typer.Argument(help="Folder of `run`, `compare`, `what-if` or `grid --out`.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="bars, lines or heat-map of a metric; jct-cdf, utilisation or gantt of runs. By default, "
+            "what suits the folder."
+        ),
     ] = None,
-) -> None:
-    """Draw recorded runs as a figure for a paper."""
-    from clustersim.export import KINDS, check_ending, draw_sweep, figures, read_sweep, save
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="File to write: .pdf, .svg or .png; by default FOLDER/METRIC.pdf.",
+            show_default=False,
+        ),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The metric of bars, lines and heat maps.")] = "jct_mean_s",
+    x: Annotated[
+        str | None, typer.Option(help="The horizontal axis, for example policy; by default the load.")
+    ] = None,
+    y: Annotated[str | None, typer.Option(help="The vertical axis of a heat map.")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="AXIS=VALUE: only the cells with this value; may be repeated.")
+    ] = None,
+    interval: Annotated[bool, typer.Option(help="Draw 95 % intervals over seeds.")] = True,
+    width: Annotated[
+        str | None, typer.Option(help="column (3.4 inches), text (7), or a number of inches.")
+    ] = None,
+) -> None:  # fmt: skip
+    """Draw recorded runs, or the means of a grid, as a figure for a paper."""
+    from clustersim.export import KINDS, check_ending
+    from clustersim.grid import GRID_KINDS, FigureSpec, is_grid
+
+    kind = {"load-sweep": "lines", "heatmap": "heat-map"}.get(kind or "", kind)
+    if kind is not None and kind not in (*GRID_KINDS, *KINDS):
+        raise UnknownName("kind of plot", kind, [*GRID_KINDS, *KINDS])
+    if kind in KINDS:
+        metric, kind = kind, None
+    path = output or folder / f"{metric}.pdf"
+    check_ending(path)
+    spec = FigureSpec(metric, x, y, kind, _values_of_axes(where or ()), interval, width)
+    absent = (_plot_grid if is_grid(folder) else _plot_runs)(folder, spec, path)
+    print(f"{path}{f' ({absent} cells without a value left out)' if absent else ''}")
+
+
+def _plot_grid(folder: Path, spec: FigureSpec, path: Path) -> int:
+    """Write a figure of a grid; returns how many cells of it have no value."""
+    from clustersim.grid import read_results
+
+    results = read_results(folder)
+    results.figure(spec).save(path)
+    return results.absent_cells(spec)
+
+
+def _plot_runs(folder: Path, spec: FigureSpec, path: Path) -> int:
+    """Write a figure of recorded runs; returns 0. UserError for what only a grid has."""
+    from clustersim.export import KINDS, picture
+    from clustersim.grid import plot_runs
     from clustersim.rundir import read_run
 
     from .output.runs import of_sound_records, run_folders
 
-    if kind not in (*KINDS, _SWEEP):
-        raise UnknownName("kind of plot", kind, [*KINDS, _SWEEP])
-    check_ending(output)
-    with figures() as plt:
-        if kind == _SWEEP:
-            sweep = read_sweep(folder, metric, x)
-            save(draw_sweep(plt, sweep), output)
-            absent = f" ({sweep.absent} cells without a value left out)" if sweep.absent else ""
-            print(f"{output}{absent}")
-            return
-        homes = run_folders(folder)
-        runs = [read_run(home) for home in homes]
-        with of_sound_records(homes):
-            figure = KINDS[kind](plt, runs)
-        save(figure, output)
-    print(output)
+    homes = run_folders(folder)
+    runs, _ = _as_compared([read_run(home) for home in homes])
+    if spec.x not in (None, "policy") or spec.y or spec.where or spec.kind not in (None, "bars"):
+        raise UserError(f"{folder}: holds runs, which have no axis but the policy; a grid has axes")
+    with of_sound_records(homes):
+        drawn_figure = (
+            picture(runs, spec.metric, spec.width)
+            if spec.metric in KINDS
+            else plot_runs(runs, spec.metric, interval=spec.interval, width=spec.width)
+        )
+    drawn_figure.save(path)
+    return 0
+
+
+def _values_of_axes(where: Sequence[str]) -> dict[str, str]:
+    """Values of axes as --where states them. UserError for one without a value."""
+    values: dict[str, str] = {}
+    for text in where:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UserError(f"--where {text}: must be AXIS=VALUE, as in --where trace.load=1.0")
+        values[name] = value
+    return values

@@ -38,11 +38,15 @@ class Picture:
         return f"<Picture of {width:g} x {height:g} inches; .save(path) writes it>"
 
 
-def picture(runs: Sequence[Run], kind: str) -> Picture:
-    """A figure of runs by its name in `KINDS`. UnknownName, UserError without matplotlib."""
+def picture(runs: Sequence[Run], kind: str, width: str | float | None = None) -> Picture:
+    """A figure of runs by its name in `KINDS`, in its usual width unless one is stated (`figure_size`).
+
+    UnknownName, UserError without matplotlib.
+    """
     if kind not in KINDS:
         raise UnknownName("kind of plot", kind, list(KINDS))
-    return drawn(lambda plt: KINDS[kind](plt, runs))
+    settings = {} if width is None else {"width": width}
+    return drawn(lambda plt: KINDS[kind](plt, runs, **settings))
 
 
 def drawn(draw: Callable[[Any], Figure]) -> Picture:

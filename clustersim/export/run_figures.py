@@ -11,7 +11,7 @@ from clustersim.analysis import allocations, gpu_blocks
 from clustersim.records import Run
 from clustersim.report import TimeAxis, group_runs
 from clustersim.report.frame.looks import LIGHT
-from itertime.io.figures import COLOURS
+from itertime.io.figures import COLOURS, figure_size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,9 +36,9 @@ def marker_of(look: int) -> str:
     return _MARKERS[(look % 8 + look // 8) % 8]
 
 
-def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
+def _jct_cdf(plt: Any, runs: Sequence[Run], width: str | float = 4.6) -> Figure:
     """Share of all submitted jobs that finished within a time. A curve per seed."""
-    figure, axes = plt.subplots(figsize=(4.6, 3.0))
+    figure, axes = plt.subplots(figsize=figure_size(width, 0.75))
     for group in group_runs(runs):
         for i, run in enumerate(group.runs):
             hours = np.sort([job.jct_s / 3600 for job in run.jobs if job.jct_s])
@@ -55,11 +55,11 @@ def _jct_cdf(plt: Any, runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
+def _utilisation(plt: Any, runs: Sequence[Run], width: str | float = 5.6) -> Figure:
     """GPUs held and GPUs that make progress, a row per policy. Of several seeds, the first."""
     groups = group_runs(runs)
     clock = TimeAxis.of([group.runs[0] for group in groups])
-    size = (5.6, 0.7 + 1.0 * len(groups))
+    size = (figure_size(width, 1)[0], 0.7 + 1.0 * len(groups))
     figure, rows = plt.subplots(len(groups), 1, figsize=size, sharex=True, squeeze=False)
     for group, axes in zip(groups, rows[:, 0], strict=True):
         run, colour = group.runs[0], line_style(group.look)["color"]
@@ -73,7 +73,7 @@ def _utilisation(plt: Any, runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
+def _gantt(plt: Any, runs: Sequence[Run], width: str | float = "text") -> Figure:
     """Which job held which GPUs, a row per policy, coloured by model. Of several seeds, the first."""
     groups = group_runs(runs)
     clock = TimeAxis.of([group.runs[0] for group in groups])
@@ -82,7 +82,7 @@ def _gantt(plt: Any, runs: Sequence[Run]) -> Figure:
         for job in group.runs[0].jobs:
             held[job.model] = held.get(job.model, 0.0) + job.gpu_seconds
     models = sorted(held, key=lambda model: (-held[model], model))
-    size = (7.0, 0.9 + 1.9 * len(groups))
+    size = (figure_size(width, 1)[0], 0.9 + 1.9 * len(groups))
     figure, rows = plt.subplots(len(groups), 1, figsize=size, sharex=True, squeeze=False)
     for group, axes in zip(groups, rows[:, 0], strict=True):
         _bars(axes, group.runs[0], clock, {model: i for i, model in enumerate(models)})
@@ -120,9 +120,9 @@ def _bars(axes: Any, run: Run, clock: TimeAxis, colour_of: dict[str, int]) -> No
     axes.grid(visible=False)
 
 
-KINDS: dict[str, Callable[[Any, Sequence[Run]], Figure]] = {
+KINDS: dict[str, Callable[..., Figure]] = {
     "jct-cdf": _jct_cdf,
     "utilisation": _utilisation,
     "gantt": _gantt,
 }
-"""The figures that can be drawn of runs, by name."""
+"""The figures that can be drawn of runs, by name: functions of pyplot, the runs, and optionally a width."""

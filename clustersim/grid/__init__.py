@@ -20,6 +20,8 @@
 | `planner_notes` | sentences on policies that differ in their planner alone |
 | `cell_notes` | sentences on cells that say little, as on those where hardly any job waits |
 | `compare_runs` | such comparisons for runs that are in memory |
+| `plot_runs` | bars of a metric over the policies of such runs |
+| `FigureSpec`, `GRID_KINDS` | what a figure of a grid shows, and the kinds of figures |
 | `text_of` | a value of an axis as a grid file states it |
 | `is_grid` | whether a folder is that of a grid |
 | `write_run_pages` | the pages of single runs, to which the page of the grid links |
@@ -47,17 +49,19 @@ from .campaign import Campaign, CellCounts
 from .comparisons import Comparison
 from .expand import text_of
 from .making import Progress
-from .page import cell_notes, load_notes, planner_notes
+from .page import GRID_KINDS, FigureSpec, cell_notes, load_notes, planner_notes
 from .preflight import GridPlan, read_plan
-from .results import Results, compare_runs, is_grid, read_results, write_run_pages
+from .results import Results, compare_runs, is_grid, plot_runs, read_results, write_run_pages
 from .store import Store
 from .tables import write_tables
 from .what_if import Variation, WhatIf, plan_variation, what_if
 
 __all__ = [
+    "GRID_KINDS",
     "Campaign",
     "CellCounts",
     "Comparison",
+    "FigureSpec",
     "GridPlan",
     "Progress",
     "Results",
@@ -71,6 +75,7 @@ __all__ = [
     "plan_grid",
     "plan_variation",
     "planner_notes",
+    "plot_runs",
     "read_plan",
     "read_results",
     "run_grid",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustersim.analysis import window_metrics, with_window
-from clustersim.export import Picture, draw_sweep, drawn, read_sweep
+from clustersim.export import KINDS, Picture, drawn, picture
 from clustersim.records import Run
 from clustersim.report import Page, render_report
 from clustersim.rundir import SUMMARY, read_unverified
@@ -20,13 +20,21 @@ from itertime.io import shown, write_text
 from .comparisons import CellFacts, Comparison, Number, Result, compare_cells
 from .expand import Scalar, text_of
 from .gridfile import NUMERIC_METRICS, SHOWN_METRICS, Window
-from .page import GridDocument, page_of_run, render_grid
+from .page import (
+    FigureSpec,
+    GridDocument,
+    absent_cells,
+    grid_figure,
+    page_of_run,
+    render_grid,
+    runs_of_figure,
+)
 from .store import FORMAT, Store, read_object
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Results", "compare_runs", "is_grid", "read_results", "write_run_pages"]
+__all__ = ["Results", "compare_runs", "is_grid", "plot_runs", "read_results", "write_run_pages"]
 
 
 PLANNER = "planner"
@@ -77,22 +85,41 @@ class Results(Sequence[Result]):
             return run
         return with_window(run, self.window.warmup_s, self.window.measure_s)
 
-    def plot(self, metric: str = "jct_mean_s", x: str | None = None) -> Picture:
-        """A metric against the axis `x` (by default the load): means over seeds with intervals, a curve for
-        the values of all other axes. UserError for an axis or a metric that does not exist.
+    def plot(
+        self, metric: str = "jct_mean_s", x: str | None = None, y: str | None = None, *,
+        kind: str | None = None, where: Mapping[str, Scalar] | None = None, interval: bool = True,
+        width: str | float | None = None,
+    ) -> Picture:  # fmt: skip
+        """A figure of a metric: means over seeds with 95 % intervals (Student's t, independent seeds).
+
+        `kind`: bars, lines or heat-map; by default lines over an axis `x` of numbers, bars over names, a heat
+        map with a `y`. `x`: by default an axis of numbers, the load first, else the policy. `where`: values
+        of axes to which the figure is confined. `metric` may also be a figure of recorded runs: jct-cdf,
+        utilisation or gantt. `width`: "column" (the default), "text", or inches. UserError for what cannot
+        be drawn.
         """
-        sweep = read_sweep(self.folder, metric, x)
-        return drawn(lambda plt: draw_sweep(plt, sweep))
+        return self.figure(FigureSpec(metric, x, y, kind, where or {}, interval, width))
+
+    def figure(self, spec: FigureSpec) -> Picture:
+        """The figure of `plot`, of settings in one object."""
+        if spec.metric in KINDS:
+            results = runs_of_figure(self.document(()), spec)
+            return picture([result.run() for result in results], spec.metric, spec.width)
+        return drawn(grid_figure(self.document(()), spec))
+
+    def absent_cells(self, spec: FigureSpec) -> int:
+        """How many cells of a figure have no value of its metric."""
+        return 0 if spec.metric in KINDS else absent_cells(self.document(()), spec)
 
     def report(self) -> Page:
         """The page that `clustersim grid` writes: effects, heat maps, lines over an axis, the best cells."""
         return Page(render_grid(self.document()))
 
-    def document(self) -> GridDocument:
-        """What the page of the grid shows."""
+    def document(self, comparisons: Sequence[Comparison] | None = None) -> GridDocument:
+        """What the page of the grid shows; `comparisons`: by default those of the grid file."""
         return GridDocument(
-            self.name, self.folder, self.axes, self.results, tuple(self.compare()), self.baseline,
-            self.shown_metrics,
+            self.name, self.folder, self.axes, self.results,
+            tuple(self.compare() if comparisons is None else comparisons), self.baseline, self.shown_metrics,
         )  # fmt: skip
 
     def to_pandas(self) -> pd.DataFrame:
@@ -176,6 +203,24 @@ def write_run_pages(
 
 def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
     """The paired differences of policies that ran with the same seeds, against policy `baseline`."""
+    return compare_cells(
+        _results_of_runs(runs), ("policy",), {"policy": baseline}, SHOWN_METRICS,
+        lambda result: runs[int(result.cell)],
+    )  # fmt: skip
+
+
+def plot_runs(
+    runs: Sequence[Run], metric: str, *, interval: bool = True, width: str | float | None = None
+) -> Picture:
+    """Bars of a metric over the policies of runs: means over seeds with intervals, as `Results.plot`."""
+    document = GridDocument("runs", Path(), ("policy",), _results_of_runs(runs), (), None, (metric,))
+    return drawn(
+        grid_figure(document, FigureSpec(metric, "policy", interval=interval, width=width or "column"))
+    )
+
+
+def _results_of_runs(runs: Sequence[Run]) -> tuple[Result, ...]:
+    """Runs as the cells of a grid over policies; `cell` is the place of a run."""
     results = []
     for number, run in enumerate(runs):
         window = run.summary.get("window")
@@ -191,9 +236,7 @@ def compare_runs(runs: Sequence[Run], baseline: str) -> list[Comparison]:
             offered_load=run.summary.get("offered_load"),
         )
         results.append(result)
-    return compare_cells(
-        results, ("policy",), {"policy": baseline}, SHOWN_METRICS, lambda result: runs[int(result.cell)]
-    )
+    return tuple(results)
 
 
 def _result(

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from clustersim.export import Picture
 from itertime.errors import UserError, quoted
 
 from .call import make_results, plan_grid
@@ -19,7 +18,7 @@ from .campaign import CellCounts
 from .expand import Scalar, text_of
 from .gridfile import Place
 from .making import Progress
-from .page import axis_number, difference_rows
+from .page import difference_rows
 from .preflight import GridPlan
 from .results import Results
 
@@ -69,16 +68,6 @@ class WhatIf(Results):
             f"{name}={', '.join(map(text_of, axis_values))}" for name, axis_values in values.items()
         )
         return f"<WhatIf of {len(self)} runs: {axes_text}>"
-
-    def plot(self, metric: str = "jct_mean_s", x: str | None = None) -> Picture:
-        """A metric against the axis `x`, by default the first that holds numbers. UserError if none does."""
-        return super().plot(metric, x or self._numeric())
-
-    def _numeric(self) -> str | None:
-        for name in self.axes:
-            if all(axis_number(result.axes[name]) is not None for result in self):
-                return name
-        return None
 
     def _repr_html_(self) -> str:
         heads, rows = difference_rows(self.document())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from clustersim.export import Picture, picture
 from clustersim.grid import Comparison as Difference
-from clustersim.grid import compare_runs
+from clustersim.grid import compare_runs, plot_runs
+from clustersim.grid.gridfile import NUMERIC_METRICS
 from clustersim.records import EventRecord, JobRecord, PlanRecord, Run, Snapshot
 from clustersim.report import Page, comparison_table, render_report
 from itertime.errors import UnknownName, UserError
@@ -44,9 +45,9 @@ class ShownRun(Run):
         names = _field_names(records[0] if records else _KINDS[table])
         return pd.DataFrame({name: [getattr(record, name) for record in records] for name in names})
 
-    def plot(self, kind: str = "utilisation") -> Picture:
-        """A figure of the run: jct-cdf, utilisation or gantt."""
-        return picture([self], kind)
+    def plot(self, kind: str = "utilisation", *, width: str | float | None = None) -> Picture:
+        """A figure of the run: jct-cdf, utilisation or gantt. `width`: "column", "text" or inches."""
+        return picture([self], kind, width)
 
     def report(self) -> Page:
         """The page that `clustersim run --out` writes."""
@@ -111,9 +112,16 @@ class Comparison(Sequence[ShownRun]):
         """Paired differences from `baseline` over seeds, with intervals; for several seeds a policy."""
         return compare_runs(self.runs, self._baseline(baseline))
 
-    def plot(self, kind: str = "jct-cdf") -> Picture:
-        """A figure of the runs: jct-cdf, utilisation or gantt."""
-        return picture(self._some(), kind)
+    def plot(
+        self, kind: str = "jct-cdf", *, interval: bool = True, width: str | float | None = None
+    ) -> Picture:
+        """A figure of the runs: jct-cdf, utilisation or gantt; or bars of a metric over the policies.
+
+        `interval`: draw 95 % intervals over seeds. `width`: "column", "text" or inches.
+        """
+        if kind in NUMERIC_METRICS:
+            return plot_runs(self._some(), kind, interval=interval, width=width)
+        return picture(self._some(), kind, width)
 
     def report(self, baseline: str | None = None) -> Page:
         """The page that `clustersim compare --out` writes."""

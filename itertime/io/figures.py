@@ -19,6 +19,9 @@ ENDINGS = ("pdf", "svg", "png")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b6f76")
 """The palette of Okabe and Ito, which colour-blind readers can tell apart, without its black and yellow."""
 
+WIDTHS = {"column": 3.4, "text": 7.0}
+"""Widths in inches of a column and of the text of a page in the two-column formats of ACM and IEEE."""
+
 _STYLE: dict[str, Any] = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
     "axes.grid": True, "grid.color": "#e3e6ea", "grid.linewidth": 0.6, "legend.frameon": False,
@@ -50,6 +53,22 @@ def figures() -> Iterator[Any]:
             yield plt
         finally:
             plt.close("all")
+
+
+def figure_size(width: str | float, aspect: float) -> tuple[float, float]:
+    """Width and height of a figure in inches, where `width` is a name of `WIDTHS` or a number of inches.
+
+    `aspect`: height over width of a figure as wide as a column; what is wider grows less in height. UserError
+    for an unknown name, and for widths not between 1 and 40 inches.
+    """
+    try:
+        inches = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)
+    except ValueError:
+        inches = 0.0
+    if not 1 <= inches <= 40:
+        raise UserError(f"width={width}: must be {', '.join(WIDTHS)} or 1 to 40 inches")
+    column = WIDTHS["column"]
+    return inches, aspect * min(inches, column) + 0.35 * aspect * max(0.0, inches - column)
 
 
 def check_ending(path: Path) -> str:

@@ -49,9 +49,10 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     ],
     "timeline": [("for ui.perfetto.dev", "clustersim timeline results/srtf -o srtf.json.gz")],
     "plot": [
-        ("completion times of a comparison", "clustersim plot results --kind jct-cdf -o jct.pdf"),
-        ("a metric over the load of a grid", "clustersim plot study --kind load-sweep "
-         "--metric wait_mean_s -o wait.svg"),
+        ("bars of the policies of a comparison", "clustersim plot results -o jct.pdf"),
+        ("completion times of their jobs", "clustersim plot results --kind jct-cdf -o cdf.pdf"),
+        ("a metric over the load of a grid", "clustersim plot study --metric wait_mean_s -o wait.svg"),
+        ("bars with intervals at one load", "clustersim plot study --x policy --where trace.load=1.0"),
     ],
     "check": [
         ("the files of a run", "clustersim check result"),

@@ -11,7 +11,7 @@ from clustersim.report.frame import Axis, Chart, Panel, Series
 
 from .document import GridDocument, Scale, axis_number
 
-__all__ = ["charts_of"]
+__all__ = ["charts_of", "offset_of"]
 
 _MOST_LINES, _MOST_EFFECTS = 24, 40
 _ROW_PX, _MARGIN_PX = 26, 70
@@ -66,7 +66,7 @@ def _line_chart(
         series.append(
             Series(
                 text_of(policy) if document.colours else scale.title,
-                [(x or 0.0) + _aside(levels, place, len(policies)) for x, _ in points],
+                [(x or 0.0) + offset_of(levels, place, len(policies)) for x, _ in points],
                 means,
                 "line",
                 document.looks[policy] if document.colours else 0,
@@ -85,7 +85,7 @@ def _line_chart(
     return Chart(name, title, caption, 320, Axis(axis, ticks=_ticks(levels)), [panel])
 
 
-def _aside(levels: list[float], place: int, count: int) -> float:
+def offset_of(levels: list[float], place: int, count: int) -> float:
     """How far the points of one of several curves stand from their value, so that bars do not hide others."""
     nearest = min((b - a for a, b in pairwise(levels)), default=1.0)
     return nearest * min(0.3, 0.05 * (count - 1)) * (place / max(1, count - 1) - 0.5)

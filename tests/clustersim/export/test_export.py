@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +14,16 @@ import pytest
 import clustersim
 from clustersim import Run, write_run
 from clustersim.cli import main
-from clustersim.export import KINDS, figures, read_sweep, save, write_timeline
+from clustersim.export import KINDS, figures, save, write_timeline
 from clustersim.export.perfetto import timeline_events
+from clustersim.grid import Results
 from clustersim.records import EventRecord
+from itertime.errors import UserError
 from itertime.io.figures import ENDINGS
 from tests.effort import rotated
-from tests.tables import TEXTS
 from traces import Job
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
-
-SWEEP = TEXTS["results of a sweep"]
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +64,100 @@ def test_bars_of_a_gantt_cover_what_was_held(runs: list[Run]) -> None:
             assert area == pytest.approx(sum(job.gpu_seconds for job in run.jobs))
 
 
-def test_a_sweep_is_averaged_over_seeds(tmp_path: Path) -> None:
-    (tmp_path / "results.csv").write_text(SWEEP)
-    sweep = read_sweep(tmp_path, "jct_mean_s")
-    assert (sweep.x, sweep.absent, list(sweep.curves)) == ("trace.load", 1, ["fifo, 3d", "=srtf, 3d"])
-    low, high = sweep.curves["fifo, 3d"]
-    assert (low.x, low.mean, low.seeds) == (0.7, 5000.0, 3)
-    assert low.half == pytest.approx(4.302653 * 1000 / 3**0.5, rel=1e-6)  # Student's t, 2 degrees of freedom
-    assert (high.x, high.half) == (1.0, None)
+# Figures of a grid
 
 
-def test_the_command(runs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return clustersim.grid(
+        {
+            "set": {"cluster": "n2g8", "trace": {"jobs": 12, "gpus": 16}, "planner": "data-parallel"},
+            "matrix": {"policy": ["fifo", "srtf"], "trace.load": [0.5, 1, 2]},
+            "seeds": 3,
+        },
+        out=tmp_path_factory.mktemp("grid") / "study",
+    )
+
+
+def _mean_hours(results: Results, **axes: object) -> tuple[float, float]:
+    """The mean JCT of a cell, and half its interval: Student's t with 2 degrees of freedom."""
+    values = [r.metrics["jct_mean_s"] / 3600 for r in results if {**r.axes, **axes} == r.axes]
+    return float(np.mean(values)), 4.302653 * float(np.std(values, ddof=1)) / 3**0.5
+
+
+def test_bars_over_policies_are_means_with_intervals(results: Results) -> None:
+    figure = results.plot(x="policy", where={"trace.load": 1.0}).figure
+    for bar, policy in zip(figure.axes[0].patches, ("fifo", "srtf"), strict=True):
+        assert bar.get_height() == pytest.approx(
+            _mean_hours(results, **{"policy": policy, "trace.load": 1})[0]
+        )
+    (bars,) = figure.axes[0].collections
+    for (low, high), policy in zip(
+        (segment[:, 1] for segment in bars.get_segments()), ("fifo", "srtf"), strict=True
+    ):
+        assert (high - low) / 2 == pytest.approx(
+            _mean_hours(results, **{"policy": policy, "trace.load": 1})[1]
+        )
+    assert figure.get_size_inches()[0] == 3.4
+    grouped = results.plot(x="policy", interval=False, width="text").figure
+    assert (len(grouped.axes[0].patches), len(grouped.axes[0].collections)) == (6, 0)
+
+
+def test_lines_and_heat_maps_show_every_cell(results: Results) -> None:
+    lines = results.plot(interval=False).figure.axes[0].lines
+    for line, policy in zip(lines, ("fifo", "srtf"), strict=True):
+        assert list(line.get_xdata()) == [0.5, 1, 2]
+        for load, height in zip((0.5, 1, 2), line.get_ydata(), strict=True):
+            assert height == pytest.approx(_mean_hours(results, **{"policy": policy, "trace.load": load})[0])
+    (image,) = results.plot(x="policy", y="trace.load").figure.axes[0].images
+    assert image.get_array()[2, 1] == pytest.approx(
+        _mean_hours(results, **{"policy": "srtf", "trace.load": 2})[0]
+    )
+    completions = results.plot("jct-cdf", where={"trace.load": 2}).figure.axes[0].lines
+    assert len(completions) == 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"metric": "jct_man_s"}, "did you mean jct_mean_s"),
+        ({"x": "lod"}, "unknown axis 'lod'"),
+        ({"kind": "pie"}, "unknown kind of plot 'pie'"),
+        ({"kind": "lines", "x": "policy"}, "policy=fifo: is not a number"),
+        ({"where": {"trace.load": 3}}, "unknown value of trace.load '3'"),
+        ({"x": "policy", "y": "policy"}, "a heat map needs two axes"),
+        ({"metric": "gantt"}, "name a value of trace.load"),
+        ({"width": "wide"}, "width=wide: must be column, text or 1 to 40 inches"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(results: Results, settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(UserError, match=re.escape(text)):
+        results.plot(**settings)
+
+
+def test_the_command(
+    runs: list[Run], results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def plot(*words: object) -> int:
+        return main(["plot", *map(str, words)])
+
     for run in runs:
         write_run(tmp_path / "c" / run.policy, run)
-    (tmp_path / "results.csv").write_text(SWEEP)
-    assert main(["plot", str(tmp_path / "c"), "--kind", "jct-cdf", "-o", str(tmp_path / "f.svg")]) == 0
-    assert main(["plot", str(tmp_path), "--kind", "load-sweep", "-o", str(tmp_path / "s.pdf")]) == 0
-    assert "1 cells without a value left out" in capsys.readouterr().out
-    assert main(["plot", str(tmp_path / "c"), "--kind", "gant", "-o", str(tmp_path / "g.svg")]) == 2
-    assert "did you mean gantt" in capsys.readouterr().err
-    assert main(["plot", str(tmp_path / "c"), "--kind", "gantt", "-o", str(tmp_path / "g.gif")]) == 2
-    assert "let the name end in .pdf, .svg, .png" in capsys.readouterr().err
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "f.svg", "results.csv", "s.pdf"]
+    assert plot(tmp_path / "c", "--kind", "jct-cdf", "-o", tmp_path / "f.svg") == 0
+    assert plot(tmp_path / "c", "--metric", "wait_mean_s") == 0
+    assert plot(results.folder, "--where", "trace.load=2.0", "-o", tmp_path / "s.pdf") == 0
+    assert capsys.readouterr().out.split() == [
+        str(tmp_path / name) for name in ("f.svg", "c/wait_mean_s.pdf", "s.pdf")
+    ]
+    for words, text in [
+        (["c", "--kind", "gant"], "did you mean gantt"),
+        (["c", "--kind", "gantt", "-o", "g.gif"], "let the name end in .pdf, .svg, .png"),
+        (["c", "--x", "trace.load"], "holds runs, which have no axis but the policy"),
+        ([results.folder, "--where", "trace.load"], "must be AXIS=VALUE"),
+    ]:
+        assert plot(tmp_path / words[0], *words[1:]) == 2
+        assert text in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "f.svg", "s.pdf"]
 
 
 # The trace for Perfetto

@@ -108,7 +108,13 @@ def test_the_page_runs(here: Path) -> None:
     names: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
         exec(block.replace('out="study"', 'out="study", workers=1'), names)
-    assert {path.name for path in here.iterdir()} == {"gantt.pdf", "report.html", "study", "study.yaml"}
+    assert {path.name for path in here.iterdir()} == {
+        "gantt.pdf",
+        "jct.pdf",
+        "report.html",
+        "study",
+        "study.yaml",
+    }
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
