@@ -195,11 +195,8 @@ def _without_settings(
                 yield text, model, system_of(subject.system, remaining_settings, subject.framework)
             elif isinstance(subject, Subject):
                 reference = model_reference(subject.model)
-                yield (
-                    text,
-                    changed_model(reference, subject.seq_len, subject.attention, remaining_settings),
-                    system,
-                )
+                changes = subject.seq_len, subject.attention, remaining_settings, subject.freeze
+                yield text, changed_model(reference, *changes), system
         except UserError:
             continue  # the others need it
 

@@ -31,6 +31,10 @@ ModelName = Annotated[str, option("--model", "A name (see `itertime models`) or 
 SystemName = Annotated[str, option("--system", "A name (see `itertime systems`) or a YAML file.")]
 SeqLen = Annotated[int | None, option("--seq-len", "Tokens per sequence; default: the model's own.", min=1)]
 Attention = Annotated[str | None, option("--attention", "core or flash; default: the model's own.")]
+Freeze = Annotated[
+    str | None,
+    option("--freeze", "What is not trained, with commas: layers, embedding, head, or kinds of layers."),
+]
 Settings = Annotated[
     list[str] | None,
     option("--set", "system.KEY=VALUE or model.KEY=VALUE, as in system.nic_gbps=400; repeatable."),
@@ -102,16 +106,20 @@ Options = Annotated[
 
 
 def model_of(
-    name: str, seq_len: int | None, attention: str | None, settings: Sequence[str] | None = None
+    name: str,
+    seq_len: int | None,
+    attention: str | None,
+    settings: Sequence[str] | None = None,
+    freeze: str | None = None,
 ) -> ModelSpec:
-    """The model of `--model`, `--set model.KEY=VALUE`, `--seq-len` and `--attention`.
+    """The model of `--model`, `--set model.KEY=VALUE`, `--seq-len`, `--attention` and `--freeze`.
 
     Says on stderr what predictions of this model leave out. UserError for a model that cannot be predicted.
     """
     from itertime.errors import printable
     from itertime.spec import approximations_of, check_predictable, model_reference
 
-    model = changed_model(model_reference(name), seq_len, attention, settings)
+    model = changed_model(model_reference(name), seq_len, attention, settings, freeze)
     check_predictable(model)
     for text in approximations_of(model):
         print(wrapped(printable(f"note: {model.name}: {text}")), file=sys.stderr)
@@ -119,14 +127,24 @@ def model_of(
 
 
 def changed_model(
-    reference: Reference, seq_len: int | None, attention: str | None, settings: Sequence[str] | None
+    reference: Reference,
+    seq_len: int | None,
+    attention: str | None,
+    settings: Sequence[str] | None,
+    freeze: str | None = None,
 ) -> ModelSpec:
-    """The model of these keys, with `--set model.KEY=VALUE`, `--seq-len` and `--attention`."""
+    """The model of these keys, with `--set model.KEY=VALUE`, `--seq-len`, `--attention` and `--freeze`, whose
+    names are frozen beside those of the model.
+    """
     from itertime.spec import model_of
 
     changed = reference.changed(_settings_of("model", settings), "--set model.")
-    attention_field: dict[str, Any] = {} if attention is None else {"attention": attention}
-    return replace(model_of(changed).with_seq_len(seq_len), **attention_field)
+    fields: dict[str, Any] = {} if attention is None else {"attention": attention}
+    model = model_of(changed)
+    if freeze is not None:
+        names = [name.strip() for name in freeze.split(",")]
+        fields["frozen"] = tuple(dict.fromkeys([*model.frozen, *names]))
+    return replace(model.with_seq_len(seq_len), **fields)
 
 
 def system_of(name: str, settings: Sequence[str] | None = None, framework: str | None = None) -> System:
@@ -165,6 +183,7 @@ class Conditions:
     global_batch: GlobalBatch
     seq_len: SeqLen = None
     attention: Attention = None
+    freeze: Freeze = None
     framework: FrameworkName = None
     settings: Settings = None
 
@@ -179,7 +198,7 @@ class Conditions:
         from itertime.spec import Reference
 
         keys = Reference(kind=type(model), where=model.name, content=asdict(model), files=())
-        return changed_model(keys, self.seq_len, self.attention, self.settings)
+        return changed_model(keys, self.seq_len, self.attention, self.settings, self.freeze)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +207,7 @@ class Subject(Conditions, _NamedModel):
 
     def read_model(self) -> ModelSpec:
         """The model; see `model_of`."""
-        return model_of(self.model, self.seq_len, self.attention, self.settings)
+        return model_of(self.model, self.seq_len, self.attention, self.settings, self.freeze)
 
 
 @dataclass(frozen=True, kw_only=True)

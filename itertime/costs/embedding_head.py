@@ -20,7 +20,7 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     elements = workload.tokens * model.table_width * plans.width
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
-    frozen = model.lora_rank > 0  # no gradient
+    frozen = not model.trains_embedding  # no gradient
     looked_up = profile.seconds(Elementwise(np.array([4 * elements, 6 * elements]), "embedding"))
     gradient = plans.width * (2 + plans.accumulated) * workload.partition.table
     elementwise = profile.seconds(Elementwise(np.array([added * elements, dropped * elements, gradient])))
@@ -31,7 +31,7 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
         rows, narrow, wide = workload.tokens, *np.full((2, len(plans)), [[model.table_width], [model.hidden]])
         m, n, k = np.array([(rows, wide, narrow), (rows, narrow, wide), (narrow, wide, rows)]).swapaxes(0, 1)
         widened = workload.gemm_factor * workload.gemm_s(m, n, k)
-        forward, backward = forward + widened[0], backward + widened[1] + widened[2]
+        forward, backward = forward + widened[0], backward + (0.0 if frozen else widened[1] + widened[2])
     return forward + reduced, backward
 
 
@@ -58,7 +58,7 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
     if model.head_transform:
         gemms += [(tokens, wide, hidden), (tokens, hidden, wide), (wide, hidden, tokens)]
     m, n, k = np.array(gemms).transpose(1, 0, 2)
-    frozen = model.lora_rank > 0
+    frozen = not model.trains_head
     times = workload.gemm_factor * workload.gemm_s(m, n, k)
     times[:3] = chunks * times[:3]
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"

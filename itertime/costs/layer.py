@@ -130,7 +130,12 @@ def _layer_costs(
         forward["launch"], backward["launch"] = launches
     forward["overhead"], backward["overhead"] = overhead / 3, overhead * 2 / 3  # twice the products
     weight = linear.weight + memory.sums
-    return LayerCosts(forward, backward, weight if experts is None else weight + experts.weight)
+    if experts is not None:
+        weight = weight + experts.weight
+    if not model.passes_back:
+        nothing = np.zeros(len(plans))
+        backward, weight = dict.fromkeys(backward, nothing), nothing
+    return LayerCosts(forward, backward, weight)
 
 
 def _kernel_parts(
@@ -509,7 +514,7 @@ def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Wh
     widened = matrices if model.frozen_bits < 16 else 0
     once: Array | Whole = matrices + widened + 4 * adapters + around + core + exchanged
     expert_kernels_forward, expert_kernels_backward = _of_experts(model, plans)
-    back = (1 if adapters else 3) * matrices + widened + 8 * adapters + around + 1 + core_back
+    back = (1 if model.weights_frozen else 3) * matrices + widened + 8 * adapters + around + 1 + core_back
     return expert_kernels_forward + once, back + expert_kernels_backward + exchanged + gathered_again
 
 

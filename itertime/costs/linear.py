@@ -73,7 +73,7 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
         rows = slice(start, start + len(form_matrices))
         forward, data, weight = times[:, rows].sum(axis=1)
         of_weights = weight
-        if form.model.lora_rank:  # frozen weights have no gradients
+        if form.model.weights_frozen:  # which have no gradients
             small = multiplier * _low_rank_s(form)
             forward, weight, of_weights = forward + small[0], small[1] + small[2], small[2]
         of_casts = framework.cast_multiplier / workload.system.site.hbm_fraction
@@ -98,6 +98,8 @@ def _low_rank_s(workload: Workload) -> Array:
     Hu et al. 2021). Tensor parallelism splits every A and B once, as Megatron-Bridge's adapters are split.
     """
     model, plans = workload.model, workload.plans
+    if not model.lora_shapes:
+        return np.zeros((3, len(plans)))
     tokens, t, rank = workload.tokens, plans.tp, np.full(len(plans), float(model.lora_rank))
     shapes = []
     for narrow, wide in model.lora_shapes:

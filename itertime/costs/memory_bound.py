@@ -89,7 +89,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
             kernels.append(Kernel("elementwise", scaled, scaled))
             kernels.append(Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t))
     if model.frozen_bits < 16:  # every product reads weights in 16 bit (bitsandbytes, `MatMul4Bit`)
-        widened = (model.frozen_bytes + 2.0) * workload.shared_parameters
+        widened = (model.frozen_bytes + 2.0) * (workload.shared_parameters + workload.expert_parameters)
         kernels.append(Kernel("elementwise", widened, widened, routes=True))
     if not model.attends:  # whose own kernels are those of its recurrence
         return kernels

@@ -108,8 +108,13 @@ def experts_s(workload: Workload) -> Experts:
         grouped = np.where(plans.precision == code, times, grouped)
         casts = np.where(plans.precision == code, cast, casts)
     grouped = multiplier * framework.expert_multiplier * grouped
-    summed = (plans.accumulated - 2) * workload.expert_parameters
-    grouped[2] = np.maximum(grouped[2], profile.seconds(Elementwise(summed)) / site.hbm_fraction)
+    if model.weights_frozen:
+        small = multiplier * _low_rank_s(workload) if model.expert_lora_shapes else np.zeros_like(grouped)
+        without_weights = np.array([[1.0], [1.0], [0.0]])
+        router, grouped = router * without_weights, small + grouped * without_weights
+    else:
+        summed = (plans.accumulated - 2) * workload.expert_parameters
+        grouped[2] = np.maximum(grouped[2], profile.seconds(Elementwise(summed)) / site.hbm_fraction)
     forward, backward = router[0] + grouped[0], router[1] + router[2] + grouped[1] + grouped[2]
     casts = framework.cast_multiplier * casts / site.hbm_fraction
     return Experts(forward, backward, casts[0], casts[1], router[2] + grouped[2])
@@ -130,6 +135,21 @@ def _grouped_s(workload: Workload, precision: str) -> tuple[Array, Array]:
         return times, np.zeros((2, len(plans)))
     casts = [operand_casts_s(profile, rows * groups * width, precision).sum(axis=0) for width in (k, n)]
     return workload.framework.fp8_multiplier * times, np.array(casts)
+
+
+def _low_rank_s(workload: Workload) -> Array:
+    """Seconds of the low-rank products of the experts, (y dx dw, plans), in 16 bit: B (A x) of each expert's
+    own matrices beside its W x, as grouped products of the same rows.
+    """
+    model, plans = workload.model, workload.plans
+    groups, rank = model.experts / plans.ep, np.full(len(plans), float(model.lora_rank))
+    rows, wide = np.maximum(arriving_tokens(workload) / groups, 1.0), np.full(len(plans), float(model.hidden))
+    inner = model.ffn_hidden / plans.etp
+    columns = (2 if model.gated_mlp else 1) * inner
+    shapes = [(rows, rank, wide), (rows, columns, rank), (rows, rank, inner), (rows, wide, rank)]
+    m, n, k = np.array(shapes).swapaxes(0, 1)
+    products = GroupedGemm.of_both_passes(m, n, k, groups, "bf16")
+    return np.asarray(workload.profile.seconds(products).sum(axis=1))
 
 
 def expert_kernels(workload: Workload) -> list[Kernel]:
@@ -179,6 +199,10 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
     if model.biases:
         biased = _EAGER * arrived * h
         kernels.append(Kernel("elementwise", 28 * biased, 40 * biased, module="moe"))
+    if model.expert_lora_shapes and not workload.framework.fused_operations:
+        for narrow, wide in model.expert_lora_shapes:  # scaled and added, as beside other matrices
+            scaled, read = arrived * wide / plans.etp, arrived * narrow / plans.etp
+            kernels.append(Kernel("elementwise", 10 * scaled, 4 * scaled + 6 * read))
     if model.shared_ffn_hidden:
         joined = tokens * h
         kernels.append(Kernel("elementwise", 6 * joined, 4 * joined + nothing, module="moe"))
@@ -242,6 +266,8 @@ def expert_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Arr
     once = 1 + (_BIAS_ONCE if model.biases else 0) + np.where(plans.precision > 0, 2, 0) + moves
     routed = np.where(captured, 0, _ROUTER_KERNELS + _COUNTING_KERNELS)
     routed_backward = np.where(captured, 0, _ROUTER_BACKWARD)
-    forward = once + grouped + _BIAS_KERNELS * local + routed
-    backward = once + 2 * grouped + _BIAS_BACKWARD * local + routed_backward
+    adapted = 0 if not model.expert_lora_shapes else 2 * grouped + 4
+    forward = once + grouped + _BIAS_KERNELS * local + routed + adapted
+    of_products = grouped if model.weights_frozen else 2 * grouped
+    backward = once + of_products + _BIAS_BACKWARD * local + routed_backward + 2 * adapted
     return forward, backward

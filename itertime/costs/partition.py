@@ -45,9 +45,11 @@ class Partition:
     | `shared` | (forms, plans) | parameters of one layer on one GPU that every data-parallel rank holds |
     | `experts` | (forms, plans) | parameters of one layer's experts on one GPU; 0 without any |
     | `trained` | (forms, plans) | those of `shared` that have gradients, or of a layer's low-rank adapters |
+    | `trained_experts` | (forms, plans) | the same of `experts` |
     | `vocab` | (plans,) | the padded vocabulary |
     | `table` | (plans,) | parameters of one vocabulary table (embedding or projection) on one GPU |
     | `tables` | (plans,) | parameters of vocabulary tables on the first stage, and those of no other key |
+    | `trained_tables` | (plans,) | those of `tables` that have gradients |
 
     `of_chunks`, (forms, kinds, chunks, plans): layers of each form in each chunk of a stage, where plans list
     the layers of several chunks; None elsewhere. Where they list layers, there may be more than 4 kinds.
@@ -63,9 +65,11 @@ class Partition:
     shared: Array
     experts: Array
     trained: Array
+    trained_experts: Array
     vocab: Whole
     table: Array
     tables: Array
+    trained_tables: Array
     of_chunks: Whole | None = None
     sets: Whole | None = None
 
@@ -93,16 +97,23 @@ class Partition:
         if model.narrow_embedding:  # the matrices between both widths
             beside += model.hidden * model.table_width + model.head_transform
         tables = tables + beside / plans.tp
+        shared, experts = shards[:, 0], shards[:, 1]
+        trained = _trained(model, plans, shared, experts) if model.trains_part else (shared, experts)
+        of_head = 0.0 if model.tied_embeddings else np.where(both_tables, table, 0.0)
         return cls(
             layers=layers,
             counts=counts,
             stages=stages,
-            shared=shards[:, 0],
-            experts=shards[:, 1],
-            trained=model.lora_parameters / plans.tp[None] if model.lora_rank else shards[:, 0],
+            shared=shared,
+            experts=experts,
+            trained=trained[0],
+            trained_experts=trained[1],
             vocab=vocab,
             table=table,
             tables=tables,
+            trained_tables=tables
+            if not model.trains_part
+            else model.trains_embedding * (tables - of_head) + model.trains_head * of_head,
             of_chunks=of_chunks if of_chunks.shape[2] > 1 else None,
             sets=_sets_of_weights(model, counts) if model.shares_weights else None,
         )
@@ -126,8 +137,8 @@ class Partition:
     def trained_parameters(self, model: ModelSpec) -> tuple[Array, Array]:
         """As `layer_parameters`, of those that have gradients."""
         return (
-            (self._of_layers(self.trained), self._of_layers(self.experts))
-            if model.lora_rank
+            (self._of_layers(self.trained), self._of_layers(self.trained_experts))
+            if model.trains_part
             else self.layer_parameters
         )
 
@@ -349,6 +360,18 @@ def _counts_in_stack(model: ModelSpec, layers: Whole, stages: Whole) -> Whole:
     middle = np.minimum(np.where(stages[FIRST] > 0, layers[FIRST], 0), model.layers - layers[HEAVY])
     starts = np.array([0 * middle, middle, middle, model.layers - layers[LAST]])
     return before[:, np.minimum(starts + layers, model.layers)] - before[:, starts]
+
+
+def _trained(model: ModelSpec, plans: PlanBatch, shared: Array, experts: Array) -> tuple[Array, Array]:
+    """Of the parameters of a layer of each form on one GPU those that have gradients, or low-rank ones."""
+    if model.lora_rank:
+        adapters = [
+            (form.lora_parameters, form.experts * form.expert_lora_parameters) for form in model.forms
+        ]
+        common, of_experts = np.array(adapters, dtype=float).T[..., None]
+        return common / plans.tp, of_experts / (plans.etp * plans.ep)
+    trains = np.array([not form.weights_frozen for form in model.forms])[:, None]
+    return trains * shared, trains * experts
 
 
 def _sets_of_weights(model: ModelSpec, counts: Whole) -> Whole:

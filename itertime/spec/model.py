@@ -15,13 +15,16 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from itertime.errors import UserError, quoted
+from itertime.errors import UnknownName, UserError, quoted
 from itertime.io import CONFIG
 
 from .flops import ForwardFlops, Reach
 from .layers import kinds_in_order, recurrence_flops
 from .lengths import Lengths, load_lengths
 from .shape import LayerShape
+
+OF_KIND = "(kind)"
+"""In `frozen` of a form: the other words say whether its layers are frozen, and all before them."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -60,6 +63,7 @@ class ModelSpec(LayerShape):
             self._refuse("experts_per_token", f"must be at most experts={self.experts}")
         self._check_layers()
         self._check_stack()
+        self._check_frozen()
         if any(form.layer_parameters < 1 for form in self.forms):
             self._refuse("layer_extra_parameters", "leaves a layer without parameters; take off fewer")
         if self.embedding_parameters + self.head_parameters + self.extra_parameters < 1:
@@ -105,10 +109,10 @@ class ModelSpec(LayerShape):
             self._refuse("full_attention_every", "needs window, the reach of the other layers")
         if self.full_attention_every == 1:
             self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
-        if self.mtp_layers and (self.lora_rank or self.encoder or self.shares_weights):
+        if self.mtp_layers and (self.lora_rank or self.frozen or self.encoder or self.shares_weights):
             self._refuse("mtp_layers", "is modelled for decoders whose weights are all trained; leave it out")
-        if self.lora_rank and (self.experts > 1 or self.latent_kv):
-            self._refuse("lora_rank", "is modelled without experts and latent_kv only; leave it out")
+        if self.lora_rank and self.frozen:
+            self._refuse("frozen", "goes without lora_rank, which freezes all weights; leave one of them out")
         if self.frozen_bits != 16 and not self.lora_rank:
             self._refuse(
                 "frozen_bits", "needs lora_rank, beside whose matrices weights are frozen; leave it out"
@@ -122,9 +126,8 @@ class ModelSpec(LayerShape):
             self._refuse("stack", "goes with kinds; give both or none")
         if not self.stack:
             return
-        for name in ("dense_layers", "lora_rank"):
-            if getattr(self, name):
-                self._refuse(name, "is for a model without stack; leave it out")
+        if self.dense_layers:
+            self._refuse("dense_layers", "is for a model without stack; leave it out")
         names = tuple(name for name, _ in self.kinds)
         try:
             order = kinds_in_order(self.layers, names, self.stack)
@@ -134,6 +137,20 @@ class ModelSpec(LayerShape):
             if name not in order:
                 raise UserError(f"model {self.name}: kinds: {name} is in no entry of stack; leave it out")
         self.forms  # noqa: B018  - raises for a kind that makes no model
+
+    def _check_frozen(self) -> None:
+        """What is frozen has a name, and something is trained."""
+        if OF_KIND in self.frozen:
+            return
+        names = ("layers", *(name for name, _ in self.kinds), "embedding", "head")
+        for name in self.frozen:
+            if name not in names:
+                problem = UnknownName("part of the model", name, names)
+                raise UserError(f"model {self.name}: frozen: {problem}")
+        if self.frozen and self.tied_embeddings and self.trains_embedding != self.trains_head:
+            self._refuse("frozen", "embedding and head have the same table; name both or none, or untie them")
+        if self.frozen and not self.trained_parameters:
+            self._refuse("frozen", "leaves nothing to train; name fewer")
 
     def _refuse(self, field: str, problem: str) -> None:
         raise UserError(f"model {self.name}: {field}={quoted(getattr(self, field))}: {problem}")
@@ -274,8 +291,38 @@ class ModelSpec(LayerShape):
 
     @property
     def trained_parameters(self) -> int:
-        """The number of parameters that an iteration updates: all, or the low-rank ones."""
-        return self.layers * self.lora_parameters if self.lora_rank else self.parameters
+        """The number of parameters that an iteration updates: all but those that are frozen, or the low-rank
+        ones.
+        """
+        if not self.trains_part:
+            return self.parameters
+        layers = zip(self.form_layers, self.forms, strict=True)
+        in_layers = sum((1 if form.shared_weights else count) * form.trained_layer for count, form in layers)
+        embedding = self.embedding_parameters + self.extra_parameters
+        of_embedding, of_head = self.trains_embedding * embedding, self.trains_head * self.head_parameters
+        return in_layers + of_embedding + of_head
+
+    @property
+    def trained_layer(self) -> int:
+        """Parameters of one layer that are updated, low-rank ones or its own."""
+        if self.lora_rank:
+            return self.lora_parameters + self.experts * self.expert_lora_parameters
+        return 0 if self.weights_frozen else self.layer_parameters
+
+    @cached_property
+    def trains_part(self) -> bool:
+        """Whether some weights are frozen."""
+        return self.lora_rank > 0 or bool(self.frozen)
+
+    @cached_property
+    def trains_embedding(self) -> bool:
+        """Whether the token embedding has gradients, and with it what no key counts beside the layers."""
+        return not (self.lora_rank or "embedding" in self.frozen)
+
+    @cached_property
+    def trains_head(self) -> bool:
+        """Whether the final norm and the projection have gradients."""
+        return not (self.lora_rank or "head" in self.frozen)
 
     @property
     def active_parameters(self) -> int:
@@ -363,9 +410,35 @@ class ModelSpec(LayerShape):
         passed = self.forward_flops(lengths)
         scores = passed.counted_scores
         forward = passed.layers + scores + passed.head
-        if not self.lora_rank:
+        if not self.trains_part:
             return 3.0 * tokens * forward
-        return tokens * (2.0 * forward + scores + 6.0 * self.layers * self.lora_parameters)
+        if self.lora_rank:
+            return tokens * (2.0 * forward + scores + 3.0 * self.adapter_flops)
+        counted_share = scores / passed.scores if passed.scores else 0.0
+        flops = (3.0 if self.trains_head else 2.0) * passed.head
+        for share, of_form, form in self.flops_of_forms(lengths):
+            back = int(form.passes_back)
+            flops += share * of_form.layers * (1 + back + (not form.weights_frozen))
+            flops += share * of_form.scores * counted_share * (1 + 2 * back)
+        return tokens * flops
+
+    def flops_of_forms(self, lengths: Lengths | None) -> list[tuple[float, ForwardFlops, ModelSpec]]:
+        """The FLOPs of models of each kind of layer alone, with the share of the layers that are of the kind;
+        without a list of kinds those of the model.
+        """
+        if not self.stack:
+            return [(1.0, self.forward_flops(lengths), self)]
+        layers = zip(self.form_layers, self.forms, strict=True)
+        return [(count / self.layers, form.forward_flops(lengths), form) for count, form in layers]
+
+    @property
+    def adapter_flops(self) -> float:
+        """FLOPs of a token's forward pass in the low-rank matrices of all layers."""
+        layers = zip(self.form_layers, self.forms, strict=True)
+        return 2.0 * sum(
+            count * (form.lora_parameters + form.experts_per_token * form.expert_lora_parameters)
+            for count, form in layers
+        )
 
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
         """The same model on sequences of another length; None keeps the model's own."""
@@ -378,14 +451,31 @@ def _forms_of_kinds(model: ModelSpec) -> tuple[ModelSpec, ...]:
     forms = []
     for name, keys in model.kinds:
         try:
+            frozen = _frozen_kind(model, name) if model.frozen else ()
             form = replace(
-                model, name=f"{model.name}: kinds.{name}", kinds=(), stack=(), **dict[str, Any](keys)
+                model,
+                name=f"{model.name}: kinds.{name}",
+                kinds=(),
+                stack=(),
+                frozen=frozen,
+                **dict[str, Any](keys),
             )
         except UserError as error:
             text = str(error).removeprefix("model: ")
             raise UserError(f"model {model.name}: kinds.{name}: {text}") from None
         forms.append(form)
     return tuple(forms)
+
+
+def _frozen_kind(model: ModelSpec, name: str) -> tuple[str, ...]:
+    """`frozen` of the form of a kind."""
+    if not {"layers", name} & set(model.frozen):
+        return (OF_KIND,)
+    names = [kind for kind, _ in model.kinds]
+    order = [names[form] for form in _form_order(model)]
+    last = len(order) - 1 - order[::-1].index(name)
+    before = "layers" in model.frozen or set(order[:last]) <= set(model.frozen)
+    return (OF_KIND, "layers", "embedding") if before and not model.trains_embedding else (OF_KIND, "layers")
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ from itertime.costs.partition import Workload
 
 from .compression import combined_s, in_step, scattered_s
 from .groups import Shards, collective_s, data_parallel_group, expert_spread
-from .quantised_zero import moved_s
+from .quantised_zero import Moved, moved_s
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,14 @@ class Sharded:
     last_scatter: Array
 
 
+def _frozen_moves(workload: Workload, moves: Moved, trained: Array, shards: Shards, spacing: Whole) -> Moved:
+    """`moves` of weights that have no gradients: `trained` parameters beside them have, or none."""
+    if not any_of(trained > 0):
+        backward = moves.backward if workload.model.passes_back else np.zeros(len(workload))
+        return replace(moves, backward=backward, scatter=np.zeros(len(workload)))
+    return replace(moves, scatter=moved_s(workload, trained, shards, spacing).scatter)
+
+
 def sharded_s(workload: Workload) -> Sharded:
     """ZeRO-3 gathers a layer's weights before its forward and again before its backward. ZeRO-2 and ZeRO-3
     scatter its gradients afterwards (Zhao et al. 2023, PyTorch FSDP, section 3).
@@ -213,13 +221,20 @@ def sharded_s(workload: Workload) -> Sharded:
     shards = Shards.of(plans)
     # Frozen weights of 4 bit travel as they are kept.
     layer = moved_s(workload, workload.model.frozen_bytes / 2 * workload.shared_parameters, shards, plans.tp)
-    if workload.model.lora_rank:
-        layer = replace(
-            layer, scatter=moved_s(workload, workload.trained_parameters, shards, plans.tp).scatter
-        )
-    if workload.model.experts > 1:
-        layer += moved_s(workload, workload.expert_parameters, shards.of_experts(plans), expert_spread(plans))
+    model, of_experts = workload.model, shards.of_experts(plans)
+    if model.weights_frozen:
+        layer = _frozen_moves(workload, layer, workload.trained_parameters, shards, plans.tp)
+    if model.experts > 1:
+        spread, kept = expert_spread(plans), model.frozen_bytes / 2 * workload.expert_parameters
+        expert_moves = moved_s(workload, kept, of_experts, spread)
+        if model.weights_frozen:
+            trained = workload.partition.trained_experts[workload.form]
+            expert_moves = _frozen_moves(workload, expert_moves, trained, of_experts, spread)
+        layer += expert_moves
     root = moved_s(workload, partition.tables, shards, plans.tp)
-    root_scatter = zero if workload.model.lora_rank else root.scatter
+    root_scatter = root.scatter
+    if model.trains_part:
+        root_scatter = moved_s(workload, partition.trained_tables, shards, plans.tp).scatter
+        root_scatter = np.where(partition.trained_tables > 0, root_scatter, zero)
     last_scatter = np.where(workload.prefetch, layer.scatter, 0.0) + root_scatter
     return Sharded(layer.forward, layer.backward + layer.scatter, root.forward, last_scatter)

@@ -110,7 +110,8 @@ def worker_parameters(workload: Workload) -> Array:
     """
     plans, partition, model = workload.plans, workload.partition, workload.model
     shared, experts = partition.trained_parameters(model)
-    tables = 0.0 if model.lora_rank else partition.table * (1 if model.tied_embeddings else 2)
+    head = model.trains_head and not model.tied_embeddings
+    tables = partition.table * (int(model.trains_embedding) + int(head))
     of_layers = (partition.stages * shared).sum(axis=0)
     in_experts: Array = (partition.stages * experts).sum(axis=0) * expert_spread(plans)
     return in_experts + (of_layers + tables) * plans.tp

@@ -44,8 +44,8 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
             for parameters, mirrored in zip((shared, experts), mirror, strict=True)
         )
         layers = np.where(plans.both_ways, layers + partition.layers[LAST], layers)
-    if not workload.model.lora_rank:
-        shared = shared + partition.tables
+    if workload.model.trains_embedding or workload.model.trains_head:
+        shared = shared + partition.trained_tables
     exchanged = _beside(workload, (layers, shared, experts), passes, waits)
     if plans.options.warmup_share:
         options = replace(plans.options, compression="none", warmup_share=0.0)
@@ -158,7 +158,8 @@ def _broadcasts(plans: PlanBatch) -> Array:
 def _embedding_sync_s(workload: Workload) -> Array:
     """Seconds to sum the gradients of a tied embedding, which both ends of a pipeline hold."""
     plans, system = workload.plans, workload.system
-    if not workload.model.tied_embeddings or workload.model.lora_rank or not any_of(plans.pp > 1):
+    model = workload.model
+    if not model.tied_embeddings or not model.trains_embedding or not any_of(plans.pp > 1):
         return np.zeros(len(plans))
     nbytes = 2.0 * plans.width * workload.partition.table
     seconds = all_reduce_s(nbytes, _both_ends(plans, system), workload.fabric)

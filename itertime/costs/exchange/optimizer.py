@@ -242,8 +242,9 @@ def _tensors(workload: Workload) -> tuple[Array | float, Array | float]:
 
 def _tensors_of_layer(workload: Workload) -> tuple[Array | float, Array | float]:
     model, plans = workload.model, workload.plans
-    if model.lora_rank:
-        return 2.0 * len(model.lora_shapes), 0.0
+    if model.weights_frozen:
+        of_experts = len(model.expert_lora_shapes) * model.experts / plans.ep
+        return 2.0 * (len(model.lora_shapes) + of_experts), 0.0
     copies = (3 if model.gated_mlp else 2) * model.mlp
     matrices: Array | float = (2.0 if model.attends else float(len(mixer_shapes(model)))) + copies
     if model.latent_kv and model.attends:

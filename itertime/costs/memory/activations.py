@@ -75,15 +75,13 @@ def activations_of(workload: Workload) -> Activations:
     if wide_core:  # inputs in 32 bit, and normalised in 16
         norms = norms + 4.0 * model.norms_per_layer
     # The inputs of the norms, their outputs (inputs of QKV and of the MLP), masks of dropout.
-    # Inputs of products with frozen weights are kept for low-rank ones alone, in 16 bit.
-    products = 0 if model.lora_rank and model.lora_targets == "attention" else 1
-    kept = 2.0 if model.lora_rank else cast
-    outputs = (1 + products) * kept if model.additions == 2 else kept
+    products, kept = _kept_inputs(model, cast)
+    outputs = (1 + products) * kept if model.additions == 2 else (products if model.mlp else 1) * kept
     masks = 2.0 if model.dropout else 0.0
     unsplit = tokens * (2.0 * model.additions + outputs + masks + norms) * h / shared
     if model.latent_kv and model.attends:
         latents = model.latent_q + model.latent_kv  # before and after their norms
-        unsplit = unsplit + tokens * ((2 + cast) * latents + 2 * model.rope_head_dim) / shared
+        unsplit = unsplit + tokens * ((2 + kept) * latents + 2 * model.rope_head_dim) / shared
     attention = 1.0 if options.attention_precision == "fp8" else 2.0
     widths = attention * _attention_width(model)
     split = tokens * (widths + _projected(workload, cast) + _activated(workload) * f) / t
@@ -95,8 +93,9 @@ def activations_of(workload: Workload) -> Activations:
     if model.experts > 1:
         copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
         # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
-        split = split + copies * (cast * h + ((4 if model.gated_mlp else 2) + cast) * model.ffn_hidden)
-        light = light + copies * cast * model.ffn_hidden
+        read = products * kept
+        split = split + copies * (read * h + ((4 if model.gated_mlp else 2) + read) * model.ffn_hidden)
+        light = light + copies * read * model.ffn_hidden
     if model.attention == "core":
         per_score = (5.0 if model.dropout else 2.0) + (4.0 if wide_core else 0.0)
         scores = tokens * per_score * model.heads * workload.micro_batch.length / t
@@ -111,9 +110,20 @@ def activations_of(workload: Workload) -> Activations:
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
     live = plans.by_recompute([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light], of_modules)
     width = plans.width
+    if not model.passes_back:
+        kept_bytes = live = layer_bytes = np.zeros(len(plans))
     return Activations(
         width * kept_bytes, width * live, width * layer_input, width * (1 - share) * layer_bytes
     )
+
+
+def _kept_inputs(model: ModelSpec, cast: Array | float) -> tuple[int, Array | float]:
+    """Whether an MLP keeps the inputs of its products, and bytes of an element of an input that is kept. They
+    are for gradients of weights: beside frozen ones for low-rank matrices alone, in 16 bit.
+    """
+    if not model.weights_frozen:
+        return 1, cast
+    return int(model.lora_rank > 0 and model.lora_targets == "linear"), 2.0 if model.lora_rank else 0.0
 
 
 def _attention_width(model: ModelSpec) -> int:
@@ -136,8 +146,7 @@ def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> 
     if not plans.recomputed_modules:
         return {}
     t, tokens, shared = 1.0 * plans.tp, workload.tokens, workload.sequence_split
-    adapted = 0 if model.lora_rank and model.lora_targets == "attention" else 1
-    kept = 2.0 if model.lora_rank else cast
+    adapted, kept = _kept_inputs(model, cast)
     mlp = model.common_width
     attention = 1.0 if plans.options.attention_precision == "fp8" else 2.0
     dropped: dict[str, Array] = {
@@ -151,9 +160,9 @@ def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> 
     dropped["mlp" if model.experts == 1 else "shared_experts"] = of_mlp
     if model.experts > 1:
         copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
-        dropped["moe_act"] = copies * cast * model.ffn_hidden
+        dropped["moe_act"] = copies * adapted * kept * model.ffn_hidden
         wide = (4 if model.gated_mlp else 2) * model.ffn_hidden
-        dropped["moe"] = copies * (cast * model.hidden + wide) + dropped["moe_act"] + of_mlp
+        dropped["moe"] = copies * (adapted * kept * model.hidden + wide) + dropped["moe_act"] + of_mlp
     return {
         code: sum(
             (dropped[module] for module in outer_modules(code) if module in dropped),
@@ -172,8 +181,8 @@ def _projected(workload: Workload, cast: Array | float) -> Array | float:
     in_8_bit = plans.options.attention_precision == "fp8"
     if not model.attends:
         return 0.0
-    if model.lora_rank:
-        return 2.0 * model.v_hidden if in_8_bit else 0.0
+    if model.weights_frozen:
+        return 2.0 * model.v_hidden if in_8_bit and model.lora_rank else 0.0
     if in_8_bit or not workload.framework.keeps_casts:
         return 0.0
     return np.where(plans.below_16_bit, cast, 0.0) * model.v_hidden

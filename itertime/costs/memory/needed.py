@@ -133,10 +133,8 @@ def _on_cpu(workload: Workload) -> Array:
     model, plans = workload.model, workload.plans
     _, shared, experts = _parameters(workload)
     kinds = _fullest_kinds(plans)
-    if model.lora_rank:
-        shared, experts = (
-            parameters.take(kinds, axis=0) for parameters in workload.partition.trained_parameters(model)
-        )
+    if model.trains_part:
+        shared, experts = _trained(workload)
     state = state_bytes(model, plans.options) + np.where(plans.fp32_gradients | plans.in_32_bit, 4.0, 2.0)
     owned = _owned(workload, shared, experts, plans.optimizer_shards)
     layers = np.minimum(plans.offload_layers, workload.partition.layers.take(kinds, axis=0))
@@ -150,16 +148,41 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     ranks have, these with the tables of the ends, and those of experts.
     """
     partition, kinds = workload.partition, _fullest_kinds(workload.plans)
-    # A tied embedding is on both ends of the pipeline.
-    ends = np.zeros((len(kinds), len(workload)))
-    ends[0], ends[-1] = partition.table, partition.tables + workload.model.mtp_projection / workload.plans.tp
     in_layers, experts = (parameters.take(kinds, axis=0) for parameters in partition.layer_parameters)
     if workload.plans.splits_backward:
-        v_shaped, both_ways = workload.plans.v_shaped, workload.plans.both_ways
+        both_ways = workload.plans.both_ways
         in_layers, experts = _mirrored(in_layers, both_ways), _mirrored(experts, both_ways)
-        ends[0] = np.where(v_shaped | both_ways, partition.tables, ends[0])
+    return in_layers, in_layers + _ends(workload), experts
+
+
+def _ends(workload: Workload, embedding: bool = True, head: bool = True) -> Array:
+    """Parameters of the ends on the first, the second and the last stage, (3, plans): of the `embedding`, of
+    the `head`, or of both. A tied embedding is on both ends of the pipeline.
+    """
+    partition, plans, model = workload.partition, workload.plans, workload.model
+    ends = np.zeros((len(_fullest_kinds(plans)), len(workload)))
+    if not (embedding or head):
+        return ends
+    of_first = of_last = partition.tables if embedding and head else partition.trained_tables
+    if not (embedding and head):  # of untied ones
+        of_last = np.where(plans.pp > 1, head * partition.table, of_last)
+    ends[0], ends[-1] = embedding * partition.table, of_last + model.mtp_projection / plans.tp
+    if plans.splits_backward:
+        v_shaped, both_ways = plans.v_shaped, plans.both_ways
+        ends[0] = np.where(v_shaped | both_ways, of_first, ends[0])
         ends[-1] = np.where(v_shaped, 0.0, ends[-1])
-    return in_layers, in_layers + ends, experts
+    return ends
+
+
+def _trained(workload: Workload) -> tuple[Array, Array]:
+    """Of `_parameters` those that have gradients: of layers and tables, and of experts, (3, plans)."""
+    model, plans, partition = workload.model, workload.plans, workload.partition
+    shared, experts = (
+        parameters.take(_fullest_kinds(plans), axis=0) for parameters in partition.trained_parameters(model)
+    )
+    if plans.splits_backward:
+        shared, experts = _mirrored(shared, plans.both_ways), _mirrored(experts, plans.both_ways)
+    return shared + _ends(workload, model.trains_embedding, model.trains_head), experts
 
 
 def _mirrored(stages: Array, both_ways: Flags) -> Array:
@@ -180,7 +203,7 @@ def _at_its_fullest(workload: Workload) -> Workload:
 
 def _parts(workload: Workload) -> dict[str, Array]:
     """Bytes by part of the first, the second and the last stage, (3, plans)."""
-    model, plans, partition = workload.model, workload.plans, workload.partition
+    model, plans = workload.model, workload.plans
     # This layer's weights and the next one's.
     weight = 2.0 * plans.width
     gathered = np.where(plans.gathers_weights, 2 * weight * _largest_layer(workload), 0.0)
@@ -188,15 +211,11 @@ def _parts(workload: Workload) -> dict[str, Array]:
     casts = _casts(workload, in_layers + experts)
     narrow = 1 - model.frozen_bytes / 2  # share of 16 bit that frozen weights of a layer do not take
     gathered = gathered * (1 - narrow)
-    weights = _owned(workload, shared - narrow * in_layers, experts, plans.weight_shards)
-    if model.lora_rank:  # frozen weights have neither gradients nor states; the low-rank ones are weights too
-        kinds = _fullest_kinds(plans)
-        shared, experts = (
-            parameters.take(kinds, axis=0) for parameters in partition.trained_parameters(model)
-        )
-        if plans.splits_backward:
-            shared, experts = _mirrored(shared, plans.both_ways), _mirrored(experts, plans.both_ways)
-        weights = weights + _owned(workload, shared, experts, plans.weight_shards)
+    weights = _owned(workload, shared - narrow * in_layers, (1 - narrow) * experts, plans.weight_shards)
+    if model.trains_part:  # frozen weights have neither gradients nor states; low-rank ones are weights too
+        shared, experts = _trained(workload)
+        if model.lora_rank:
+            weights = weights + _owned(workload, shared, experts, plans.weight_shards)
     optimizer, gradients = (
         _owned(workload, shared, experts, shards)
         for shards in (plans.optimizer_shards, plans.gradient_shards)
@@ -287,7 +306,7 @@ def _logits(workload: Workload) -> Array:
     if by_framework and plans.options.loss_chunks == 1:
         share = tokens / np.maximum(np.ceil(model.vocab / model.hidden), 1.0)
         chunk = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(share, 1.0))), tokens)
-    of_projection = 0.0 if model.lora_rank else columns * model.table_width
+    of_projection = 0.0 if not model.trains_head else columns * model.table_width
     gradients = 2.0 * plans.width * (tokens * model.hidden + of_projection)
     return np.asarray(losses * chunk * columns * per_logit + np.where(chunk < tokens, gradients, 0.0))
 
@@ -327,7 +346,7 @@ def _casts(workload: Workload, parameters: Array) -> Array | float:
     plans = workload.plans
     if not (workload.framework.keeps_casts and any_of(plans.below_16_bit)):
         return 0.0
-    frozen = workload.model.lora_rank > 0
+    frozen = workload.model.weights_frozen
     if frozen:
         cast = element_bytes(workload) - 2.0
     else:

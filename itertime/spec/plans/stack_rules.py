@@ -9,7 +9,19 @@ from .option_rules import Degrees, Rules
 
 def broken_stacks(model: ModelSpec, plans: Degrees) -> Rules:
     """Every such rule; an empty list for a model that has nothing of the kind."""
-    return _shared_weight_rules(model, plans) if model.shares_weights else []
+    rules = _shared_weight_rules(model, plans) if model.shares_weights else []
+    return [*rules, *_frozen_rules(model, plans)] if model.frozen else rules
+
+
+def _frozen_rules(model: ModelSpec, plans: Degrees) -> Rules:
+    frozen, options = f"frozen={','.join(model.frozen)}", plans.options
+    return [
+        (options.optimizer == "muon", f"{frozen}: is not modelled with optimizer=muon; take optimizer=adam"),
+        (
+            options.compression == "powersgd",
+            f"{frozen}: is not modelled with compression=powersgd; take compression=topk",
+        ),
+    ]
 
 
 def _shared_weight_rules(model: ModelSpec, plans: Degrees) -> Rules:

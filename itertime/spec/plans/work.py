@@ -65,11 +65,11 @@ class Work:
         model, plans = self.model, self.plans
         if not any_of(plans.recompute):
             return 0.0
-        adapters = 2.0 * model.layers * model.lora_parameters
-        layers = self._passed.layers + adapters + scores
+        of_layers, scores = self._passed_back(scores)
+        layers = of_layers + model.adapter_flops + scores
         by_choice = {"full": layers, "early-stop": layers}
         for count, form in zip(model.form_layers, model.layer_kinds, strict=False):
-            if form.ends_in_product and not model.dropout:  # whose mask is drawn last
+            if form.ends_in_product and form.passes_back and not model.dropout:  # whose mask is drawn last
                 layers = count if model.stack else model.layers
                 by_choice["early-stop"] -= 2.0 * layers * model.hidden * form.ffn_hidden
         if model.attention == "core":
@@ -81,11 +81,27 @@ class Work:
         repeated = plans.by_recompute(words, {code: np.asarray(flops) for code, flops in of_modules.items()})
         return np.asarray(self.tokens * repeated * plans.repeated_share)
 
+    def _passed_back(self, scores: float) -> tuple[float, float]:
+        """FLOPs of a token's forward pass in the layers that a backward pass goes through, and of `scores` of
+        attention those of these layers.
+        """
+        model, passed = self.model, self._passed
+        if not model.frozen:
+            return passed.layers, scores
+        kept = [
+            (share, flops) for share, flops, form in model.flops_of_forms(self.lengths) if form.passes_back
+        ]
+        counted = scores / passed.scores if passed.scores else 0.0
+        layers = sum(share * flops.layers for share, flops in kept)
+        return layers, counted * sum(share * flops.scores for share, flops in kept)
+
     def _of_modules(self, modules: tuple[str, ...], scores: float) -> float:
         """FLOPs of a token in these modules of all layers; `scores` are those of core attention."""
         model = self.model
         repeated = scores if "core_attn" in modules and model.attention == "core" else 0.0
         for count, form in zip(model.form_layers, model.forms, strict=True):
+            if not form.passes_back:
+                continue
             repeated += 2.0 * count * sum(_weights(form, module) for module in modules)
         return repeated
 

@@ -94,6 +94,9 @@ class ModelKeys:
     frozen_bits: Literal[4, 16] = optional(
         16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
     )
+    frozen: tuple[str, ...] = optional(
+        (), "what is not trained: `layers`, kinds of layers by name, `embedding`, `head`"
+    )
     mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "none"] = optional(
         "attention",
         "what mixes the tokens of a layer: attention, Mamba-2, a gated delta net, Mamba, linear attention",

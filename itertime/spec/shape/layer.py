@@ -177,18 +177,51 @@ class LayerShape(ModelKeys):
         """Whether the MLP's output goes to the residual stream as its last product leaves it."""
         return self.mlp and self.experts == 1 and self.norms_per_layer <= 2
 
-    @property
+    @cached_property
+    def weights_frozen(self) -> bool:
+        """Whether the weights of a layer have no gradients: low-rank ones beside them have, or none."""
+        return self.lora_rank > 0 or "layers" in self.frozen
+
+    @cached_property
+    def passes_back(self) -> bool:
+        """Whether a backward pass goes through a layer: it is trained, or something before it is."""
+        return self.lora_rank > 0 or not {"layers", "embedding"} <= set(self.frozen)
+
+    @cached_property
     def lora_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Widths, in and out, of every matrix of a layer that has low-rank ones beside it; queries, keys and
-        values are one matrix, and so are an MLP's gate and first.
+        """Widths, in and out, of every matrix of a layer that has low-rank ones beside it, those of experts
+        left out; queries, keys and values are one matrix, and so are an MLP's gate and first.
         """
         if not self.lora_rank:
             return ()
-        attention = (self.hidden, self.q_hidden + 2 * self.kv_hidden), (self.v_hidden, self.hidden)
-        if self.lora_targets == "attention":
-            return attention
-        up = (2 if self.gated_mlp else 1) * self.ffn_hidden
-        return (*attention, (self.hidden, up), (self.ffn_hidden, self.hidden))
+        shapes = self._adapted_mixer
+        if self.lora_targets == "attention" or not self.common_width:
+            return shapes
+        return (*shapes, *self._adapted_mlp(self.common_width))
+
+    @property
+    def _adapted_mixer(self) -> tuple[tuple[int, int], ...]:
+        """The matrices of what mixes tokens that have low-rank ones; compressed keys and values, all."""
+        h = self.hidden
+        if not self.attends:
+            return mixer_shapes(self) if self.lora_targets == "linear" else ()
+        projection = (self.v_hidden, h)
+        if not self.latent_kv:
+            return (h, self.q_hidden + 2 * self.kv_hidden), projection
+        queries = ((h, self.latent_q), (self.latent_q, self.query_width))
+        keys = (h, self.latent_kv + self.rope_head_dim), (self.latent_kv, self.q_hidden + self.v_hidden)
+        return *(queries if self.latent_q else ((h, self.query_width),)), *keys, projection
+
+    def _adapted_mlp(self, width: int) -> tuple[tuple[int, int], ...]:
+        return (self.hidden, (2 if self.gated_mlp else 1) * width), (width, self.hidden)
+
+    @cached_property
+    def expert_lora_shapes(self) -> tuple[tuple[int, int], ...]:
+        """The same of one expert, each of which has low-rank matrices of its own (PEFT's, beside every linear
+        layer); none where attention alone has any.
+        """
+        adapted = self.lora_rank > 0 and self.lora_targets == "linear" and self.experts > 1
+        return self._adapted_mlp(self.ffn_hidden) if adapted else ()
 
     @property
     def lora_parameters(self) -> int:
@@ -200,6 +233,11 @@ class LayerShape(ModelKeys):
         44564480
         """
         return sum(self.lora_rank * (narrow + wide) for narrow, wide in self.lora_shapes)
+
+    @property
+    def expert_lora_parameters(self) -> int:
+        """Those of one expert."""
+        return sum(self.lora_rank * (narrow + wide) for narrow, wide in self.expert_lora_shapes)
 
     @property
     def frozen_bytes(self) -> float:

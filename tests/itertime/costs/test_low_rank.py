@@ -106,6 +106,75 @@ def test_frozen_weights_and_what_attention_and_activation_keep_take_a_byte_each_
     assert both.breakdown["attention"] < 0.9 * kept.breakdown["attention"]
 
 
+MIXTURE = load_model("mixtral-8x7b")
+EXPERTS = replace(MIXTURE, lora_rank=16, lora_targets="linear")
+SPREAD = Plan(2, 1, 4, 1, 32, ep=4, sequence_parallel=True, recompute="none", zero_stage=1)
+
+
+def test_experts_have_low_rank_matrices_of_their_own():
+    """Rank 16 beside attention (h to 6144, 4096 to h) and beside two matrices of each of 8 experts (h to
+    2 x 14336, 14336 to h); a token passes those of 2. A rank has the experts' of 2 in 8, attention's by tp.
+    """
+    h, f, rank, layers = 4096, 14336, 16, 32
+    attention, expert = rank * (h + 6144 + 4096 + h), rank * (h + 2 * f + f + h)
+    narrow = replace(EXPERTS, lora_targets="attention")
+    assert EXPERTS.trained_parameters == layers * (attention + 8 * expert)
+    assert narrow.trained_parameters == layers * attention
+    assert EXPERTS.adapter_flops == 2 * layers * (attention + 2 * expert)
+    whole, found, beside_attention = (predict(each, SPREAD, SYSTEM) for each in (MIXTURE, EXPERTS, narrow))
+    owned = layers * (attention / 2 + 8 * expert / (4 * 2))  # etp = tp
+    assert found.memory_parts["gradients"] == pytest.approx(2 * owned)
+    assert found.memory_parts["weights"] == pytest.approx(whole.memory_parts["weights"] + 2 * owned)
+    # Beside attention alone, two copies of a token keep neither h nor f elements.
+    copies = layers * MIXTURE.seq_len / 2 * 2
+    kept = found.memory_parts["activations"] - beside_attention.memory_parts["activations"]
+    assert kept == pytest.approx(2 * copies * (h + f) + 2 * layers * MIXTURE.seq_len / 2 * h, rel=0.02)
+    assert beside_attention.breakdown["gemm"] < found.breakdown["gemm"] < whole.breakdown["gemm"]
+    in_four_bit = predict(replace(EXPERTS, frozen_bits=4), SPREAD, SYSTEM)
+    of_experts = 8 * MIXTURE.expert_parameters
+    spared = (2 - 4.127 / 8) * layers * ((MIXTURE.layer_parameters - of_experts) / 2 + of_experts / 8)
+    lacking = found.memory_parts["weights"] - in_four_bit.memory_parts["weights"]
+    assert lacking == pytest.approx(spared, rel=1e-4)
+    assert in_four_bit.breakdown["elementwise"] > found.breakdown["elementwise"]
+
+
+HALVES = replace(WHOLE, kinds={"front": {}, "later": {}}, stack=("16 front", "16 later"))
+
+
+@pytest.mark.parametrize(
+    ("frozen", "trained", "passes"),
+    [
+        (("layers",), 0, 2),  # gradients of inputs go to the embedding
+        (("front",), 16, 2.5),
+        (("front", "embedding"), 16, 2),  # nothing before the later half is trained
+        (("later",), 16, 2.5),
+    ],
+)
+def test_frozen_layers_have_no_gradients_and_what_is_before_all_trained_no_backward_pass(
+    frozen, trained, passes
+):
+    """Products of a layer: one forward, one for inputs, one for weights; `passes` of three on average."""
+    model = replace(HALVES, frozen=frozen)
+    whole, found = predict(HALVES, PLAN, SYSTEM), predict(model, PLAN, SYSTEM)
+    assert found.breakdown["gemm"] == pytest.approx(whole.breakdown["gemm"] * passes / 3, rel=0.03)
+    tables = (1 if "embedding" in frozen else 2) * WHOLE.vocab * WHOLE.hidden
+    assert found.memory_parts["gradients"] == pytest.approx(
+        2 * (tables + trained * WHOLE.layer_parameters), rel=1e-3
+    )
+    assert model.trained_parameters == pytest.approx(tables + trained * WHOLE.layer_parameters, rel=1e-4)
+    share = 0.5 if "embedding" in frozen else 1.0
+    assert found.breakdown["attention"] == pytest.approx(
+        whole.breakdown["attention"] * (share + (1 - share) * 1 / 3.5), rel=0.1
+    )
+    forward = WHOLE.forward_flops()
+    flops = 3 * forward.head + passes * forward.layers + (1 + 2 * share) * forward.counted_scores
+    assert found.model_flops == pytest.approx(flops * found.tokens)
+    assert found.memory_parts["activations"] < whole.memory_parts["activations"]
+    again = replace(PLAN, recompute="full")
+    repeated = [predict(each, again, SYSTEM).breakdown["recompute"] for each in (HALVES, model)]
+    assert repeated[1] == pytest.approx(share * repeated[0])
+
+
 GPT = replace(load_model("gpt3-1.3b"), attention="core")
 DGX_A100 = load_system("dgx-a100-80gb")
 A100 = load_profile("a100-80gb")

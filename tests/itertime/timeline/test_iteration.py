@@ -69,11 +69,16 @@ def runs(draw):
     if model.attention == "flash":
         windows = [0] if model.encoder else [0, 128]
         model = replace(model, window=draw(st.sampled_from(windows)), qk_norm=draw(st.booleans()))
-        if model.experts == 1 and draw(st.booleans()):
+        if draw(st.integers(0, 3)) == 0:
             model = replace(model, lora_rank=8, lora_targets=draw(st.sampled_from(["attention", "linear"])))
         elif draw(st.booleans()):
             latent = {"kv_heads": 16, "latent_kv": 64, "latent_q": draw(st.sampled_from([0, 128]))}
             model = replace(model, **latent, rope_head_dim=16)
+    if not (model.dense_layers or model.lora_rank) and draw(st.integers(0, 3)) == 0:
+        half = model.layers // 2
+        model = replace(model, kinds={"front": {}, "later": {}}, stack=(f"{half} front", f"{half} later"))
+        frozen = draw(st.sampled_from([("front",), ("front", "embedding", "head"), ("layers",), ("head",)]))
+        model = replace(model, frozen=frozen, tied_embeddings="head" in frozen and len(frozen) > 1)
     values = draw(PLANS)
     pp, dp, interleave = values["pp"], values["dp"], values["interleave"]
     even = "even" if model.layers % (pp * interleave) == 0 else "balanced"
