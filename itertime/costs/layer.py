@@ -39,7 +39,7 @@ from itertime.spec.layers import mixer_shapes
 
 from .linear import Linear, linear_s
 from .memory_bound import MemoryBound, memory_bound_s, residual_s
-from .mixers import recurrence_kernels, recurrence_s
+from .mixers import indexer_s, recurrence_kernels, recurrence_s
 from .mixture import Experts, expert_kernel_counts, expert_kernels, expert_parallel_s, experts_s, overlapped_s
 from .parallel_comm import context_parallel_s, summed_blocks, tensor_parallel_s
 from .partition import Workload
@@ -385,7 +385,8 @@ def _core_of_forms(forms: Sequence[Workload]) -> list[tuple[Array, Array]]:
 
 
 def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
-    """QK^T and scores x V as batched GEMMs (two forward, four backward), or the flash attention kernel.
+    """QK^T and scores x V as batched GEMMs (two forward, four backward), or the flash attention kernel; of
+    sparse attention with its indexer.
 
     Under context parallelism a rank has the queries of two pieces, one from either end of the sequence, so
     that masks leave all ranks equally much to do (Llama 3, 2024, section 3.3.2). After an all-to-all it has
@@ -394,6 +395,8 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     model, plans, profile, site = workload.model, workload.plans, workload.profile, workload.system.site
     batch, s = workload.micro_batch.sequences, workload.micro_batch.length
     d, heads = float(model.head_width + model.rope_head_dim), model.heads / plans.tp
+    if model.is_sparse:
+        return _sparse_attention_s(workload)
     if model.attention != "core":
         if workload.framework.whole_rows:
             batch, s = batch * (s / model.seq_len), np.full(len(plans), float(model.seq_len))
@@ -425,6 +428,24 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
     multiplier = workload.gemm_factor
     # dV, dQ and dK have the shape of the context, dP that of the scores
     return multiplier * (scores + context), multiplier * (scores + 3 * context)
+
+
+def _sparse_attention_s(workload: Workload) -> tuple[Array, Array]:
+    """Sparse attention and its indexer (DeepSeek-V3.2, 2025, section 2.1): all heads of a query share the
+    picked keys, so they read compressed keys and values as they are, of one head of `latent_kv` and
+    `rope_head_dim` columns. The matrices that expand them are multiplied with queries and outputs instead.
+    """
+    model, plans, length = workload.model, workload.plans, workload.micro_batch.length
+    batch, width = workload.micro_batch.sequences, float(model.latent_kv + model.rope_head_dim)
+    kernel = _attention_kernel(workload)._replace(window=model.index_keys, value_dim=model.latent_kv)
+    arguments = (batch, model.heads / plans.tp, np.ones(len(plans)), width, length / plans.cp, length, True)
+    factor = workload.system.site.attention_multiplier * workload.framework.attention_multiplier
+    forward, backward = (
+        factor * workload.profile.seconds(Attention(*arguments, backward=is_backward, kernel=kernel))
+        for is_backward in (False, True)
+    )
+    indexer = indexer_s(workload, forward)
+    return forward + indexer[0], backward + indexer[1]
 
 
 def _blocks_of_a_sample(plans: PlanBatch) -> Whole:
@@ -505,6 +526,8 @@ def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Wh
     """
     matrices, around = _kernel_groups(model)
     core, core_back = (1, 1) if model.attends else recurrence_kernels(model)
+    if model.is_sparse:  # the indexer's scores, the largest of them; backward two products and the loss
+        core, core_back = core + 2, core_back + 3
     if model.attention == "core":
         dropout = 1 if model.dropout else 0
         core, core_back = 5 + dropout, 8 + dropout  # two and four GEMMs, two copies, softmax
@@ -532,6 +555,8 @@ def _kernel_groups(model: ModelSpec) -> tuple[int, int]:
     # Two matrices for keys and values, one or two for queries, in place of one for all.
     if model.latent_kv and model.attends:
         matrices, around = matrices + (3 if model.latent_q else 2), around + (2 if model.latent_q else 1)
+    if model.is_sparse and model.attends:  # with a norm of its key, and positions
+        matrices, around = matrices + 2, around + 2
     if model.experts > 1:
         matrices, around = matrices - (3 if model.gated_mlp else 2), around - 1  # the MLP
     if model.shared_ffn_hidden:

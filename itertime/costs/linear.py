@@ -115,6 +115,9 @@ def _first_reads(workload: Workload, matrices: Sequence[Shape]) -> Array:
     model, reads = workload.model, np.ones(len(matrices))
     if model.latent_kv and model.attends:
         reads[1] = 0.0
+        if model.is_sparse:  # an indexer reads what queries and their compression do
+            start = 4 if model.latent_q else 3
+            reads[start : start + 2] = 0.0
     if model.gated_mlp and model.common_width:
         reads[-2] = 0.0
     return reads
@@ -132,7 +135,7 @@ def linear_gemms(workload: Workload) -> list[Shape]:
     if not model.attends:
         shapes = mixer_gemms(workload)
     elif model.latent_kv:
-        shapes = [*_latent_gemms(workload), projection]
+        shapes = [*_latent_gemms(workload), *_index_gemms(workload), projection]
     else:
         qkv = model.q_hidden / tp + 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
         if model.output_gate:
@@ -144,13 +147,29 @@ def linear_gemms(workload: Workload) -> list[Shape]:
     return shapes
 
 
+def _index_gemms(workload: Workload) -> list[Shape]:
+    """m, n and k of an indexer's matrices, whole on every rank: its key with the weights of its heads, and
+    its queries (DeepSeek-V3.2, 2025, section 2.1).
+    """
+    model = workload.model
+    if not model.is_sparse:
+        return []
+    nothing, queries = np.zeros(len(workload)), float(model.index_heads * model.index_head_dim)
+    beside, reads = float(model.index_head_dim + model.index_heads), float(model.latent_q or model.hidden)
+    return [
+        (workload.tokens, nothing + beside, nothing + model.hidden),
+        (workload.tokens, nothing + queries, nothing + reads),
+    ]
+
+
 def matrix_modules(model: ModelSpec) -> list[str]:
     """For each matrix of `linear_gemms` the module that repeats its product; "" for none."""
     attention = ["", ""]  # queries, keys and values; projection
     if not model.attends:
         attention = [""] * len(mixer_shapes(model))
     elif model.latent_kv:  # compressed keys and values, and queries; what expands them; projection
-        attention = ["", *([""] if model.latent_q else []), "mla_up_proj", "mla_up_proj", ""]
+        indexer = ["", ""] if model.is_sparse else []
+        attention = ["", *([""] if model.latent_q else []), "mla_up_proj", "mla_up_proj", *indexer, ""]
     if not model.common_width:
         return attention
     module = "shared_experts" if model.experts > 1 else "mlp"

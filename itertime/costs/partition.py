@@ -276,10 +276,10 @@ class Workload:
     def forms(self) -> tuple[Workload, ...]:
         """The same plans of models whose every layer has one form, for each of the model's forms."""
         # Were the workload kept in itself, its arrays would wait for the garbage collector.
-        return (self,) if len(self.model.forms) == 1 else self._several_forms
+        return (self,) if self.model.forms[0] is self.model and len(self.model.forms) == 1 else self._of_forms
 
     @cached_property
-    def _several_forms(self) -> tuple[Workload, ...]:
+    def _of_forms(self) -> tuple[Workload, ...]:
         return tuple(replace(self, model=model, form=form) for form, model in enumerate(self.model.forms))
 
     @property
@@ -384,7 +384,8 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
     """Parameters of one layer on one GPU: those that all data-parallel ranks share, and its experts.
 
     Tensor parallelism splits both. Where it has more ranks than the model has heads of keys and values, the
-    ranks hold copies of those heads. Every rank holds all of what compresses queries, keys and values.
+    ranks hold copies of those heads. Every rank holds all of what compresses queries, keys and values, and
+    all of an indexer.
     """
     experts = model.experts * model.expert_parameters if model.experts > 1 else 0
     shared = (model.layer_parameters - experts) / plans.tp
@@ -392,7 +393,8 @@ def _layer_shards(model: ModelSpec, plans: PlanBatch) -> tuple[Array, Array]:
         copies = 1 / np.minimum(plans.tp, model.kv_heads) - 1 / plans.tp
         shared = shared + 2 * model.hidden * model.kv_hidden * copies
     if model.latent_kv:
-        shared = shared + model.latent_parameters * (1 - 1 / plans.tp)
+        whole = model.latent_parameters + model.index_parameters
+        shared = shared + whole * (1 - 1 / plans.tp)
     return shared, experts / (plans.etp * plans.ep)
 
 

@@ -200,7 +200,9 @@ def _splits_layer(model: ModelSpec, tp: int, etp: int | None) -> bool:
     width = not model.mlp or model.ffn_hidden % (etp or tp) == 0
     if not model.attends:
         groups = model.state_groups
-        return model.state_heads % tp == 0 and width and (groups == 0 or groups % tp == 0 or tp % groups == 0)
+        return (
+            model.state_shards % tp == 0 and width and (groups == 0 or groups % tp == 0 or tp % groups == 0)
+        )
     kv = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
     return model.heads % tp == 0 and width and kv
 

@@ -24,11 +24,19 @@ def approximations_of(model: ModelSpec) -> tuple[str, ...]:
             f"overstates the arithmetic by {share:.1%}."
         )
     for mixer in dict.fromkeys(kind.mixer for kind in model.layer_kinds):
-        if mixer not in ("attention", "none"):
+        if mixer == "mamba":
+            sentences.append(
+                "The scan (mixer=mamba) is charged by its bytes or its exponentials, whichever take longer, "
+                "which no measured run here confirms; sums of its step sizes over tensor-parallel ranks are "
+                "left out."
+            )
+        elif mixer not in ("attention", "none"):
             sentences.append(
                 f"Products of the recurrence (mixer={mixer}) are charged at the rates of batched products of "
                 "their sizes, which no measured run here confirms."
             )
+    if any(kind.index_heads for kind in model.layer_kinds):
+        sentences.append(_sparse_sentence(model))
     if any(kind.latent_kv for kind in model.layer_kinds):
         sentences.append(
             "Tensor-parallel communication of compressed keys and values is charged at full width."
@@ -38,12 +46,21 @@ def approximations_of(model: ModelSpec) -> tuple[str, ...]:
     return (*sentences, *model.approximations)
 
 
+def _sparse_sentence(model: ModelSpec) -> str:
+    """What a prediction takes for sparse attention."""
+    picked = max(kind.index_keys for kind in model.layer_kinds)
+    if not any(kind.is_sparse for kind in model.layer_kinds):
+        return f"Sequences are no longer than index_keys={picked}: attention is full, and no indexer runs."
+    return (
+        f"Sparse attention is charged as a flash kernel over {picked} compressed keys, its indexer as "
+        "products in 16 bit and its loss as half a pass of the attention; no measured run here confirms it."
+    )
+
+
 def refusal_of(model: ModelSpec) -> str:
     """Why no prediction of `model` is made; empty if one is."""
     if model.not_predicted:
         return model.not_predicted
-    if reason := _unmodelled(model):
-        return reason
     if model.attention == "core" and (share := windowed_share(model)) > LARGEST_SHARE:
         return (
             f"attention windows of {model.window} tokens are not modelled without a flash kernel, and full "
@@ -52,16 +69,6 @@ def refusal_of(model: ModelSpec) -> str:
         )
     if model.attention == "core" and any(kind.latent_kv for kind in model.layer_kinds):
         return "compressed keys and values (latent_kv) are modelled with a flash kernel only: attention=flash"
-    return ""
-
-
-def _unmodelled(model: ModelSpec) -> str:
-    """Which key states a part of a layer that has no cost; empty if none does."""
-    for kind in model.layer_kinds:
-        if kind.mixer == "mamba":
-            return "a layer's mixer=mamba, whose scan is no product of matrices, has no cost"
-        if kind.index_heads:
-            return "sparse attention's indexer (index_heads) has no cost"
     return ""
 
 

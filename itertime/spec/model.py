@@ -103,6 +103,8 @@ class ModelSpec(LayerShape):
             self.index_head_dim
         ):
             self._refuse("index_heads", "goes with index_head_dim and index_keys; give all or none")
+        if self.index_heads and (not self.latent_kv or self.window or self.encoder):
+            self._refuse("index_heads", "is modelled with latent_kv alone; leave out window and encoder")
         if self.window and self.encoder:
             self._refuse("window", "is modelled for attention that reaches back alone, not for an encoder's")
         if self.full_attention_every and not self.window:
@@ -365,8 +367,9 @@ class ModelSpec(LayerShape):
                 for column in zip(*of_forms, strict=True)
             )
             return ForwardFlops(layers, of_forms[0].head, scores, masked)
-        reach = Reach.of(self.window, self.seq_len, lengths)
-        full_layers, windowed_layers = self.layers - self.windowed_layers, self.windowed_layers
+        reach = Reach.of(self.index_keys if self.is_sparse else self.window, self.seq_len, lengths)
+        windowed_layers = self.layers if self.is_sparse else self.windowed_layers
+        full_layers = self.layers - windowed_layers
         keys = full_layers * reach.sample + windowed_layers * reach.window
         if not self.encoder:
             kept_keys = full_layers * reach.causal + windowed_layers * reach.causal_window
@@ -380,7 +383,7 @@ class ModelSpec(LayerShape):
             layers=2.0 * (layers + self.narrow_embedding * self.hidden * self.table_width)
             + (0.0 if self.attends else self.layers * recurrence_flops(self)),
             head=2.0 * self.predicted_share * head,
-            scores=per_key * kept_keys,
+            scores=per_key * kept_keys + self.layers * self.index_width * 2.0 * reach.causal,
             masked=per_key * (keys - kept_keys),
         )
 

@@ -96,11 +96,7 @@ def activations_of(workload: Workload) -> Activations:
         read = products * kept
         split = split + copies * (read * h + ((4 if model.gated_mlp else 2) + read) * model.ffn_hidden)
         light = light + copies * read * model.ffn_hidden
-    if model.attention == "core":
-        per_score = (5.0 if model.dropout else 2.0) + (4.0 if wide_core else 0.0)
-        scores = tokens * per_score * model.heads * workload.micro_batch.length / t
-    else:
-        scores = tokens * 4.0 * model.heads * model.attends / t  # the kernel's row sums
+    scores = _scores(workload, wide_core)
     layer_input = tokens * 2 * h / shared
     layer_bytes = unsplit + split + scores
     choices = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
@@ -126,10 +122,28 @@ def _kept_inputs(model: ModelSpec, cast: Array | float) -> tuple[int, Array | fl
     return int(model.lora_rank > 0 and model.lora_targets == "linear"), 2.0 if model.lora_rank else 0.0
 
 
+def _scores(workload: Workload, wide_core: bool) -> Array:
+    """Bytes that core attention keeps: of unfused attention the scores, of a kernel the sums of its rows; of
+    sparse attention also the numbers of the picked keys, and the indexer's queries and key.
+    """
+    model, tokens, t = workload.model, workload.tokens, 1.0 * workload.plans.tp
+    if model.attention == "core":
+        per_score = (5.0 if model.dropout else 2.0) + (4.0 if wide_core else 0.0)
+        return tokens * per_score * model.heads * workload.micro_batch.length / t
+    sums = tokens * 4.0 * model.heads * model.attends / t
+    if not (model.is_sparse and model.attends):
+        return sums
+    picked = 4.0 * np.minimum(float(model.index_keys), (workload.micro_batch.length + 1) / 2)
+    return sums + tokens * (picked + 2.0 * (model.index_heads + 1) * model.index_head_dim)
+
+
 def _attention_width(model: ModelSpec) -> int:
     """Elements per token of queries, keys, values and the attention's output, with its gate."""
     if not model.attends:
         return 0
+    if model.is_sparse:  # queries and output as wide as compressed keys and values, and as they are elsewhere
+        compressed = model.heads * (2 * model.latent_kv + model.rope_head_dim)
+        return compressed + model.query_width + model.v_hidden
     if model.latent_kv:
         return model.query_width + model.key_width + 2 * model.v_hidden
     gate = 2 * model.v_hidden if model.output_gate else 0  # the gate, and the gated output
@@ -154,7 +168,7 @@ def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> 
         "layernorm": tokens * (1 + adapted if model.additions == 2 else 1) * kept * model.hidden / shared,
     }
     if model.latent_kv and model.attends:
-        expanded = model.query_width + model.key_width + model.v_hidden
+        expanded = model.query_width + (0 if model.is_sparse else model.key_width + model.v_hidden)
         dropped["mla_up_proj"] = tokens * attention * expanded / t
     of_mlp = tokens * (_activated(workload) + adapted * kept) * mlp / t
     dropped["mlp" if model.experts == 1 else "shared_experts"] = of_mlp

@@ -9,6 +9,7 @@ Products of one micro-batch, m x n x k, for each chunk and head (of keys: group)
 | mamba2 | 256 | Q Q N (groups), Q P Q, N P Q, Q P N | Dao and Gu 2024, section 6, listing 1 |
 | delta | 64 | 2 of Q Q N, Q N Q, 2 of Q P Q, Q Q Q, N P Q, 2 of Q P N | Yang et al. 2024, section 3.2 |
 | linear | 256 | Q Q N, Q P Q, N P Q, Q P N | MiniMax-01 2025, section 2.2 |
+| mamba | | none; `scan.py` has its kernel | Gu and Dao 2023, section 3.3.2 |
 
 The kernels read what the products read and write what they write once: x and y, keys and queries in 16 bit,
 and the state of every chunk in 32 bit, which is written, carried on and read. Backward every product has two,
@@ -29,12 +30,14 @@ from itertime.spec import Elementwise
 from itertime.spec.layers import convolved_width, mixer_shapes
 from itertime.spec.model import ModelSpec
 
+from .scan import scan_s
+
 Shape = tuple[Array, Array, Array]
 _BACKWARD = 2.5
 _CHUNKS = {"mamba2": 256, "delta": 64, "linear": 256}
 # Kernels of one recurrence with its convolution and its gated norm: mamba_ssm 2.2 (cumulative sum, states,
 # their passing, products of groups, scan), fla (sums, inverse, W and U, states, output).
-_KERNELS = {"mamba2": (7, 12), "delta": (8, 14), "linear": (5, 10)}
+_KERNELS = {"mamba2": (7, 12), "delta": (8, 14), "linear": (5, 10), "mamba": (2, 4)}
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ def recurrence_s(workload: Workload) -> tuple[Array, Array]:
     model, tokens, tp = workload.model, workload.tokens, workload.plans.tp
     if model.mixer == "none":
         return np.zeros(len(workload)), np.zeros(len(workload))
+    if model.mixer == "mamba":
+        convolved = 4.0 * tokens * convolved_width(model) / tp
+        convolved_s = workload.profile.seconds(Elementwise(convolved)) / workload.system.site.hbm_fraction
+        scanned = workload.framework.elementwise_multiplier * convolved_s + scan_s(workload)
+        return scanned, _BACKWARD * scanned
     sizes = _Sizes.of(workload)
     columns = zip(*sizes.products(model.mixer), strict=True)
     m, n, k, batch = (
@@ -90,14 +98,17 @@ def recurrence_s(workload: Workload) -> tuple[Array, Array]:
 
 
 def mixer_gemms(workload: Workload) -> list[Shape]:
-    """m, n and k of a mixer's matrices on one rank: into its heads by columns, back by rows."""
+    """m, n and k of a mixer's matrices on one rank: into its heads by columns, back by rows; so are those to
+    Mamba's steps and keys.
+    """
     model, tp, tokens = workload.model, workload.plans.tp, workload.tokens
-    nothing = np.zeros(len(workload))
+    nothing, shapes = np.zeros(len(workload)), mixer_shapes(model)
+    by_rows = {len(shapes) - 1} | ({1} if model.mixer == "mamba" else set())
     return [
-        (tokens, nothing + wide / tp, nothing + narrow)
-        if narrow == model.hidden and wide != model.hidden
-        else (tokens, nothing + wide, nothing + narrow / tp)
-        for narrow, wide in mixer_shapes(model)
+        (tokens, nothing + wide, nothing + narrow / tp)
+        if place in by_rows
+        else (tokens, nothing + wide / tp, nothing + narrow)
+        for place, (narrow, wide) in enumerate(shapes)
     ]
 
 
@@ -109,7 +120,8 @@ def recurrence_kernels(model: ModelSpec) -> tuple[int, int]:
 def kept_bytes(workload: Workload) -> Array:
     """Bytes that a layer's mixer keeps for the backward pass: what the first product writes, and what the
     recurrence does; the convolution is computed again (mamba_ssm, `MambaSplitConv1dScanCombinedFn`). A delta
-    net keeps what the convolution writes, too, and its output before the norm (fla).
+    net keeps what the convolution writes, too, and its output before the norm (fla). Mamba's steps are
+    computed again (mamba_ssm, `MambaInnerFn`).
     """
     model = workload.model
     shapes = mixer_shapes(model)
@@ -118,4 +130,7 @@ def kept_bytes(workload: Workload) -> Array:
     width = shapes[0][1] + model.state_inner
     if model.mixer == "delta":
         width += convolved_width(model) + model.state_inner
-    return np.asarray(2.0 * workload.tokens * width / workload.plans.tp)
+    kept = 2.0 * workload.tokens * width / workload.plans.tp
+    if model.mixer == "mamba":  # whose steps and keys lie on every rank
+        kept = kept + 2.0 * workload.tokens * (model.step_rank + 2 * model.state_size)
+    return np.asarray(kept)

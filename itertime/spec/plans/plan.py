@@ -375,8 +375,8 @@ class Plan:
         return [
             (model.attends and model.heads % tp != 0, f"tp={tp}: must divide heads={model.heads}"),
             (
-                states and model.state_heads % tp != 0,
-                f"tp={tp}: must divide state_heads={model.state_heads}",
+                states and model.state_shards % tp != 0,
+                f"tp={tp}: must divide state_heads={model.state_shards}",
             ),
             (
                 states and groups > 0 and groups % tp != 0 and tp % groups != 0,

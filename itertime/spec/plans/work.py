@@ -109,7 +109,8 @@ class Work:
 def _weights(form: ModelSpec, module: str) -> int:
     """Weights of one layer's matrices in a module that a token passes."""
     if module == "mla_up_proj" and form.latent_kv:
-        return form.attention_matmul_parameters - form.latent_parameters - form.v_hidden * form.hidden
+        beside = form.latent_parameters + form.is_sparse * form.index_parameters
+        return form.attention_matmul_parameters - beside - form.v_hidden * form.hidden
     if module == "mlp" and form.experts == 1:
         return form.mlp_matmul_parameters
     if module == "shared_experts":

@@ -48,7 +48,8 @@ class LayerShape(ModelKeys):
         widths = self.head_width, self.rope_head_dim, self.value_head_dim, self.latent_kv
         states = self.state_heads, self.state_head_dim, self.state_groups, self.state_size, self.conv_width
         mixer = () if self.attends else (MIXERS.index(self.mixer), *states)
-        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers, *mixer)
+        indexer = (self.index_heads, self.index_head_dim, self.index_keys) if self.is_sparse else ()
+        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers, *mixer, *indexer)
 
     @property
     def latent_parameters(self) -> int:
@@ -76,6 +77,16 @@ class LayerShape(ModelKeys):
         return self.state_groups * self.state_size
 
     @cached_property
+    def is_sparse(self) -> bool:
+        """Whether an indexer picks fewer keys than a sequence has; otherwise attention is full."""
+        return 0 < self.index_keys < self.seq_len
+
+    @property
+    def state_shards(self) -> int:
+        """Pieces of a mixer's state that tensor parallelism can divide: heads, or Mamba's channels."""
+        return self.state_inner if self.mixer == "mamba" else self.state_heads
+
+    @cached_property
     def attends(self) -> bool:
         """Whether a layer has attention."""
         return self.mixer == "attention"
@@ -97,7 +108,7 @@ class LayerShape(ModelKeys):
         """Weights of one layer's attention, or of the matrices of what mixes tokens in its place."""
         if not self.attends:
             return sum(narrow * wide for narrow, wide in mixer_shapes(self))
-        beside = self.output_gate * self.hidden * self.v_hidden + self._index_parameters
+        beside = self.output_gate * self.hidden * self.v_hidden + self.is_sparse * self.index_parameters
         if not self.latent_kv:
             return 2 * self.hidden * (self.q_hidden + self.kv_hidden) + beside
         reached = self.heads * (self.head_width + self.rope_head_dim)
@@ -107,7 +118,12 @@ class LayerShape(ModelKeys):
         return queries + keys_values + self.v_hidden * self.hidden + beside
 
     @property
-    def _index_parameters(self) -> int:
+    def index_width(self) -> int:
+        """Width of an indexer's queries, all heads together; 0 where none runs."""
+        return self.index_heads * self.index_head_dim if self.is_sparse else 0
+
+    @property
+    def index_parameters(self) -> int:
         """Weights of an indexer: queries from the compressed ones, one key, a weight of every head
         (DeepSeek-V3.2, 2025, section 2.1).
         """
@@ -159,7 +175,8 @@ class LayerShape(ModelKeys):
         biases = self.q_hidden + 2 * self.kv_hidden if self.biases or self.qkv_biases else 0
         biases += self.hidden if self.biases else 0
         norms = 2 * self.head_width if self.qk_norm else self.latent_q + self.latent_kv
-        return self.attention_matmul_parameters + biases + norms
+        idle = 0 if self.is_sparse else self.index_parameters
+        return self.attention_matmul_parameters + idle + biases + norms
 
     @property
     def _norm_parameters(self) -> int:

@@ -9,7 +9,7 @@ from itertime import ModelSpec, Plan, PlanBatch, load_model, load_system, predic
 from itertime.costs import Workload
 from itertime.costs.embedding_head import head_s
 from itertime.costs.memory.activations import activations_of
-from itertime.costs.mixers import recurrence_s
+from itertime.costs.mixers import indexer_s, recurrence_s
 from itertime.errors import UserError
 from itertime.schedule import LAST
 from itertime.spec import Elementwise, Gemm, profile_of
@@ -134,6 +134,43 @@ def test_a_recurrence_computes_its_chunks():
     assert forward[0] == pytest.approx(products + work.framework.elementwise_multiplier * seconds)
     assert backward == pytest.approx(2.5 * forward)
     assert not any(recurrence_s(work.forms[1]))
+
+
+def test_a_scan_and_an_indexer_by_hand():
+    """A scan of 16 states a channel waits for its exponentials, one of a single state for its bytes. An
+    indexer scores all keys of a causal mask; it runs only where sequences are longer than what it picks.
+    """
+    plan = PlanBatch.of([Plan(tp=2, pp=1, dp=1, micro_batch=1, global_batch=1)])
+    profile, tokens = profile_of(SYSTEM), 8192
+    for states, seconds in ((16, 16 * 16 * 4096 / (profile.peak_flops / 16)), (1, 0.0)):
+        keys = {"mixer": "mamba", "mlp": False, "state_heads": 1, "state_head_dim": 8192, "state_groups": 1}
+        keys |= {"state_size": states, "conv_width": 4, "step_rank": 256}
+        work = Workload.of(replace(HYBRID, kinds={"scan": keys}, stack=("scan",)), plan, SYSTEM, profile)
+        moved = tokens * (10 * 4096 + 4 * states + 8 * 4096 * states / 2048)
+        moved_s, convolved_s = (
+            profile.seconds(Elementwise(np.array([size]))) / SYSTEM.site.hbm_fraction
+            for size in (moved, 4.0 * tokens * 4096)
+        )
+        scan = np.maximum(moved_s, tokens * seconds) + work.framework.elementwise_multiplier * convolved_s
+        assert recurrence_s(work.forms[0])[0] == pytest.approx(scan)
+    model = replace(load_model("deepseek-v2"), index_heads=64, index_head_dim=128, index_keys=2048)
+    dense, sparse = model.with_seq_len(2048), model.with_seq_len(tokens)
+    assert dense.forward_flops() == replace(dense, **NO_INDEXER).forward_flops()
+    weights = 1536 * 64 * 128 + 5120 * (128 + 64)
+    assert sparse.parameters == replace(sparse, **NO_INDEXER).parameters + 60 * weights
+    picked, keys = 2048 - 2048 * 2047 / (2 * tokens), (tokens + 1) / 2
+    scores = 2 * 128 * (192 + 128) * picked + 2 * 64 * 128 * keys
+    assert sparse.forward_flops().scores == pytest.approx(60 * scores)
+    work = Workload.of(sparse, plan, SYSTEM, profile)
+    scored = work.gemm_factor * work.gemm_s(work.tokens, np.array([keys]), np.array([128.0]), 64)
+    written = profile.seconds(Elementwise(np.array([8 * tokens * keys]))) / SYSTEM.site.hbm_fraction
+    forward, backward = indexer_s(work, np.ones(1))
+    assert forward == pytest.approx(scored + work.framework.elementwise_multiplier * written)
+    chosen = work.gemm_factor * work.gemm_s(work.tokens, np.array([2048.0]), np.array([128.0]), 64)
+    assert backward == pytest.approx(2 * chosen + 0.5)
+
+
+NO_INDEXER = {"index_heads": 0, "index_head_dim": 0, "index_keys": 0}
 
 
 def test_kinds_keep_what_they_compute():
