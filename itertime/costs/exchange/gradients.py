@@ -69,9 +69,9 @@ class Exchange:
 
 def of_division(values: Any, rows: Whole) -> Any:
     """Of `values`, (divisions, plans), those at `rows`; all of them where they are the same in any division,
-    (plans,).
+    (plans,). One column stands for all plans.
     """
-    return values if values.ndim == 1 else values[rows, np.arange(len(rows))]
+    return values if values.ndim == 1 else values[rows, np.arange(len(rows)) % values.shape[1]]
 
 
 def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) -> Exchange:
