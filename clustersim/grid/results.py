@@ -24,6 +24,7 @@ from .page import (
     FigureSpec,
     GridDocument,
     absent_cells,
+    answer_of,
     grid_figure,
     page_of_run,
     render_grid,
@@ -114,6 +115,13 @@ class Results(Sequence[Result]):
     def report(self) -> Page:
         """The page that `clustersim grid` writes: effects, heat maps, lines over an axis, the best cells."""
         return Page(render_grid(self.document()))
+
+    def answer(self, comparisons: Sequence[Comparison] | None = None) -> str:
+        """What the grid says, in a line: what is best in how many cells, and how far from the baseline.
+
+        `comparisons`: by default those of the grid file.
+        """
+        return answer_of(self.document(comparisons))
 
     def document(self, comparisons: Sequence[Comparison] | None = None) -> GridDocument:
         """What the page of the grid shows; `comparisons`: by default those of the grid file."""

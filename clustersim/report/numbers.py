@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, log10
 
-__all__ = ["counted", "decimals", "difference", "duration", "listed", "plural", "range_of", "time_unit"]
+__all__ = [
+    "MOST_PERCENT",
+    "counted",
+    "decimals",
+    "difference",
+    "duration",
+    "listed",
+    "plural",
+    "range_of",
+    "time_unit",
+]
 
 _LEAST = 1e-6
 """Times (in seconds) and costs below this are what rounding leaves of zero: tables state microseconds."""
+MOST_PERCENT = 1000.0
 _MINUS = "−"
 _MOST_NAMED = 6
 _TIME_UNITS = (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 7200.0), ("min", 60.0, 120.0))
@@ -28,8 +39,10 @@ def decimals(smallest: float) -> int:
 
 
 def difference(kind: str, value: float, base: float) -> str:
-    """`value` minus `base` as text: percent for times and money, percentage points for shares, a number for
-    counts and loads. A dash where `base` is less than records can state: percentages of it mean nothing.
+    """`value` minus `base` as text: percent for times, ratios and money, percentage points for shares, a
+    number for counts and loads. A dash where `base` is less than records can state. A time (in seconds) of
+    more than `MOST_PERCENT` above `base` is stated as a time: percentages of what is next to zero mean
+    nothing.
     """
     if kind == "count":
         return _signed(value - base, 0)
@@ -39,7 +52,10 @@ def difference(kind: str, value: float, base: float) -> str:
         return _signed(value - base, 2)
     if abs(base) < _LEAST:
         return "" if abs(value) < _LEAST else "–"
-    return _signed(100 * (value / base - 1), 1) + " %"
+    percent = 100 * (value / base - 1)
+    if kind == "time" and percent > MOST_PERCENT:
+        return "+" + duration(value - base)
+    return _signed(percent, 1) + " %"
 
 
 def _signed(value: float, decimals: int) -> str:

@@ -230,5 +230,5 @@ def _cells(ratio: np.ndarray) -> tuple[str, ...]:
         return ("0", *["–"] * 6)
     sooner, later = (ratio < 1 - _SAME).mean(), (ratio > 1 + _SAME).mean()
     shares = [f"{100 * share:.1f} %" for share in (sooner, max(0.0, 1 - sooner - later), later)]
-    changes = [difference("time", float(value), 1.0) for value in np.percentile(ratio, (10, 50, 90))]
+    changes = [difference("ratio", float(value), 1.0) for value in np.percentile(ratio, (10, 50, 90))]
     return (f"{len(ratio):,}", *shares, *changes)

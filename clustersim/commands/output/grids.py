@@ -88,6 +88,7 @@ def print_results(
         )  # fmt: skip
         return
     width = WIDE if wide else None
+    say(results.answer(comparisons), width)
     for sentence in load_notes(results):
         say(sentence, width)
     print_differences(comparisons, results.baseline or {}, width)

@@ -5,6 +5,7 @@ The figures of a grid for papers show the same document.
 |---|---|
 | `GridDocument` | what the page shows: cells with metrics, differences, baseline |
 | `render_grid` | the page as HTML |
+| `answer_of` | what the grid says, in a line |
 | `load_notes`, `planner_notes`, `cell_notes` | sentences on loads, planners and cells that say little |
 | `difference_rows` | heads and rows of the table of differences, as text |
 | `FigureSpec`, `grid_figure`, `GRID_KINDS` | a figure of means over seeds, and its kinds |
@@ -14,6 +15,7 @@ The figures of a grid for papers show the same document.
 | `RUN_PAGES`, `page_of_run` | where the pages of single runs are, beside the page of the grid |
 """
 
+from .answer import answer_of
 from .document import RUN_PAGES, GridDocument, axis_number, page_of_run
 from .figures import GRID_KINDS, FigureSpec, absent_cells, grid_figure, runs_of_figure
 from .html import render_grid
@@ -26,6 +28,7 @@ __all__ = [
     "FigureSpec",
     "GridDocument",
     "absent_cells",
+    "answer_of",
     "axis_number",
     "cell_notes",
     "difference_rows",

@@ -14,7 +14,15 @@ from clustersim.report.frame import looks_of
 from clustersim.report.headline import TITLES
 from clustersim.report.numbers import decimals, time_unit
 
-__all__ = ["RUN_PAGES", "GridDocument", "Mean", "Scale", "axis_number", "better", "page_of_run"]
+__all__ = [
+    "RUN_PAGES",
+    "GridDocument",
+    "Mean",
+    "Scale",
+    "axis_number",
+    "better",
+    "page_of_run",
+]
 
 RUN_PAGES = "runs"
 """The folder of the pages of single runs, in the folder of the grid."""
@@ -59,6 +67,18 @@ class Mean:
     half: float | None
     seeds: int
 
+    @property
+    def low(self) -> float | None:
+        """The lower end of the interval; not below 0 unless the mean is, as no metric is negative."""
+        if self.half is None:
+            return None
+        return max(0.0, self.mean - self.half) if self.mean >= 0 else self.mean - self.half
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the interval."""
+        return None if self.half is None else self.mean + self.half
+
     @classmethod
     def of(cls, values: Sequence[float]) -> Mean | None:
         """None without values."""
@@ -100,6 +120,10 @@ class Scale:
     def head(self) -> str:
         """Title and unit."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    def number(self, value: float | None) -> float | None:
+        """A value in the unit."""
+        return None if value is None else value / self.factor
 
     def text(self, value: float | None, signed: bool = False) -> str:
         """A value in the unit, without its name; a dash for none."""

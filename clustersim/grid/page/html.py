@@ -8,6 +8,7 @@ from clustersim.analysis.statistics import LEAST_PAIRS
 from clustersim.grid.expand import text_of
 from clustersim.report.frame import TERMS, render
 
+from .answer import answer_of, load_range, tiles_of
 from .charts import charts_of
 from .document import GridDocument, better
 from .notes import load_notes, planner_notes
@@ -20,26 +21,30 @@ _MOST_CELLS = 2000
 
 def render_grid(document: GridDocument) -> str:
     """The page: it loads nothing from elsewhere, and all text in it is escaped."""
-    drawn, lines, effects, lines_left_out = charts_of(document)
+    charts = charts_of(document)
     maps, maps_left_out = heat_maps(document)
     axis, other_axes, best = best_rows(document)
     baseline = ", ".join(f"{name} {text_of(value)}" for name, value in (document.baseline or {}).items())
     return render(
         "grid.html.j2",
-        drawn,
+        charts.by_id,
         title=f"Grid {document.name}",
         subtitle=_subtitle(document),
-        verdict=_verdict(document),
+        answer=answer_of(document),
+        tiles=tiles_of(document),
+        lead_chart=charts.lead,
+        notes=_verdict(document),
         baseline=baseline,
         varied=list(document.varied),
-        effect_charts=effects,
+        effect_charts=charts.effects,
+        value_charts=charts.values,
         effects=[
             (scale.head, rows)
             for metric, scale in document.varying.items()
             if (rows := effect_rows(document, metric))
         ],
-        line_charts=lines,
-        lines_left_out=lines_left_out,
+        line_charts=charts.lines,
+        lines_left_out=charts.left_out,
         maps=maps,
         maps_left_out=maps_left_out,
         best_axis=axis,
@@ -60,7 +65,9 @@ def _subtitle(document: GridDocument) -> str:
     done = sum(result.status == "done" for result in document.results)
     sizes = ", ".join(f"{name} ({len(document.levels[name])})" for name in document.varied)
     runs = f"{done:,} of {len(document.results):,} runs done"
-    return f"{runs}; axes: {sizes or 'none varies'}; {seeds} seed{'s' if seeds != 1 else ''}"
+    load = load_range(document)
+    load_text = f"; offered load {load}" if load else ""
+    return f"{runs}; axes: {sizes or 'none varies'}; {seeds} seed{'s' if seeds != 1 else ''}{load_text}"
 
 
 def _verdict(document: GridDocument) -> list[str]:
@@ -89,7 +96,7 @@ def _verdict(document: GridDocument) -> list[str]:
     ]
     if constant_metrics and document.varying:
         sentences.append(f"The same in every cell: {', '.join(constant_metrics)}.")
-    return sentences or ["The grid has no results yet."]
+    return sentences
 
 
 def _winner(axis: str, winners: list[str]) -> str:
@@ -97,9 +104,9 @@ def _winner(axis: str, winners: list[str]) -> str:
     if not winners:
         return ""
     most_frequent = max(dict.fromkeys(winners), key=winners.count)
-    cells = f"{winners.count(most_frequent)} of {len(winners)} cells" if len(winners) > 1 else "the only cell"
+    cells = f" in {winners.count(most_frequent)} of {len(winners)} cells" if len(winners) > 1 else ""
     name = most_frequent if axis == "policy" else f"{axis} {most_frequent}"
-    return f"{name} {'are' if ',' in most_frequent else 'is'} best in {cells}"
+    return f"{name} {'are' if ',' in most_frequent else 'is'} best{cells}"
 
 
 def _chances(rows: Sequence[Effect], judged: bool) -> str:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from clustersim.grid.comparisons import Comparison
 from clustersim.grid.expand import Scalar, text_of
-from clustersim.report.numbers import difference
+from clustersim.report.numbers import MOST_PERCENT, difference
 
 from .document import GridDocument, Values, better, page_of_run
 
@@ -70,13 +70,20 @@ def _effect(document: GridDocument, comparison: Comparison) -> Effect:
     cells = (
         scale.head, scale.text(d.baseline), scale.text(d.variant), scale.text(d.difference, signed=True),
         "–" if d.low is None else f"{scale.text(d.low, signed=True)} to {scale.text(d.high, signed=True)}",
-        "–" if d.relative is None else difference("time", 1 + d.relative, 1.0),
+        _percent(d.relative),
         "–" if comparison.p_holm is None else f"{comparison.p_holm:.3g}",
     )  # fmt: skip
     labels = tuple(text_of(comparison.axes[name]) for name in document.varied)
     return Effect(
         labels, document.series(document.cell(comparison.axes)), cells, _trend(comparison), d.low is not None
     )
+
+
+def _percent(relative: float | None) -> str:
+    """A relative difference as text; a dash for none, and where the baseline is next to zero."""
+    if relative is None or 100 * relative > MOST_PERCENT:
+        return "–"
+    return difference("ratio", 1 + relative, 1.0)
 
 
 def _trend(comparison: Comparison) -> str:

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from clustersim.cli import main
 from clustersim.export import KINDS, figures, save, write_timeline
 from clustersim.export.perfetto import timeline_events
 from clustersim.grid import Results
+from clustersim.grid.comparisons import Result
 from clustersim.records import EventRecord
 from itertime.errors import UserError
 from itertime.io.figures import ENDINGS
@@ -101,6 +103,26 @@ def test_bars_over_policies_are_means_with_intervals(results: Results) -> None:
     assert figure.get_size_inches()[0] == 3.4
     grouped = results.plot(x="policy", interval=False, width="text").figure
     assert (len(grouped.axes[0].patches), len(grouped.axes[0].collections)) == (6, 0)
+
+
+def test_the_answer_names_the_best_of_those_that_finish_as_much(results: Results) -> None:
+    below = [
+        100 * (1 - _mean_hours(results, **{"policy": "srtf", "trace.load": load})[0] / base)
+        for load in (0.5, 1, 2)
+        if (base := _mean_hours(results, **{"policy": "fifo", "trace.load": load})[0])
+    ]
+    assert results.answer(results.compare({"policy": "fifo"})).startswith("srtf: best JCT mean in ")
+    by_policy = replace(results, baseline={"policy": "fifo"})
+    assert f"{min(below):.1f} to {max(below):.1f} % below fifo" in by_policy.answer()
+
+    def declining(result: Result) -> Result:
+        metrics = {**result.metrics, "finished": 9} if result.axes["policy"] == "srtf" else result.metrics
+        return replace(result, metrics=metrics)
+
+    picky = replace(results, results=tuple(map(declining, results)))
+    assert picky.answer() == (
+        "fifo: best JCT mean in 3 of 3 cells (of those that finish nearly as many jobs as any)"
+    )
 
 
 def test_lines_and_heat_maps_show_every_cell(results: Results) -> None:
