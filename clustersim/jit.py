@@ -159,7 +159,11 @@ class Kernels:
 def _machine_code(
     module: str, folder: Path, calls: Mapping[Callable[..., Any], tuple[Any, ...]]
 ) -> dict[str, Callable[..., Any]]:
-    """Compile, or load from `folder`. The twins of the plain functions call each other by the same names."""
+    """Compile, or load from `folder`. The twins of the plain functions call each other by the same names.
+
+    What is returned are the entry points of the machine code: numba's own functions look up the types of all
+    arguments at each call, which takes longer than most calls.
+    """
     import numba
 
     _offer_bisect()
@@ -171,11 +175,12 @@ def _machine_code(
         for function in functions:
             twin = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
             namespace[function.__name__] = numba.njit(cache=True)(twin)
-        for entry, arguments in calls.items():
-            namespace[entry.__name__].compile(tuple(numba.typeof(value) for value in arguments))
+        return {
+            entry.__name__: namespace[entry.__name__].compile(tuple(map(numba.typeof, arguments)))
+            for entry, arguments in calls.items()
+        }
     finally:
         settings.CACHE_DIR = before
-    return {entry.__name__: namespace[entry.__name__] for entry in calls}
 
 
 def _offer_bisect() -> None:

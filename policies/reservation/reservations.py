@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, NamedTuple
@@ -52,23 +53,26 @@ class Reservations:
         self._tables: list[Any] = [Table(Job), Table(Size), Table(Pool), Table(Plan)]
         self.jobs, self.sizes, self.gpu_pools, self._plans = self._tables
         self.gpu_pools.extend([Pool(node_gpus=self.pools[t].gpus_per_node) for t in range(len(self.types))])
-        self._line: list[tuple[float, int, int]] = []  # deadline, order and row of each job, sorted
-        self._line_rows: Any = []
+        self._line: list[tuple[float, int]] = []  # deadline and order of each job, sorted
+        self._line_rows = array("q")  # its row
         self._unused: list[int] = []  # rows without a job
         self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._values = Values(self.types)
         self._gpus: dict[str, int] = {}  # in service
         self._decision = -1  # of the last update
         self._updates, self._is_even = 0, True  # whether all jobs work on evenly, as far as is known
+        self._is_compiled = False
         if _KERNELS.compiled:
             self._compile()
 
     def call(self, rule: Callable[..., Any], *numbers: int) -> Any:
         """The answer of a rule. The rules are compiled after it, where that pays."""
-        rows = [table.rows for table in self._tables]
+        rows = (self.jobs.rows, self.sizes.rows, self.gpu_pools.rows, self._plans.rows)
+        if self._is_compiled:
+            return _KERNELS.call(rule, *numbers, Tables(self.now_s, np.asarray(self._line_rows), *rows))
         answer = _KERNELS.call(rule, *numbers, Tables(self.now_s, self._line_rows, *rows))
-        if not self.jobs.compiled and (_KERNELS.compiled or _KERNELS.worth_compiling()):
-            line = np.array(self._line_rows, np.int64)
+        if _KERNELS.compiled or _KERNELS.worth_compiling():
+            line = np.asarray(self._line_rows)
             arrays = Tables(self.now_s, line, *[table.array_of(table.rows) for table in self._tables])
             calls: dict[Callable[..., Any], tuple[Any, ...]] = {kernels.may_hold: (0, 0, arrays)}
             calls |= dict.fromkeys((kernels.admit, kernels.least_s), (0, arrays))
@@ -80,7 +84,7 @@ class Reservations:
     def _compile(self) -> None:
         for table in self._tables:
             table.show(table.array_of(table.rows))
-        self._note_line()
+        self._is_compiled = True
 
     # Jobs that come and go
 
@@ -95,8 +99,9 @@ class Reservations:
         deadline_s = inf if job.deadline_s is None else job.deadline_s
         self.jobs.deadline_s[i], self.jobs.retry_s[i] = deadline_s, -inf
         self.jobs.row[i] = self.jobs.target[i] = -1
-        insort(self._line, (deadline_s, job.order, i))
-        self._note_line()
+        place = bisect_left(self._line, (deadline_s, job.order))
+        self._line.insert(place, (deadline_s, job.order))
+        self._line_rows.insert(place, i)
         self._plan(i)
         if len(self.types) > 1:
             self._note_values(self.kind_of[i])
@@ -106,13 +111,9 @@ class Reservations:
     def leave(self, job: JobView) -> None:
         """Forget a job and its reservation."""
         i = self.row.pop(job)
-        del self.views[i], self._line[bisect_left(self._line, (self.jobs.deadline_s[i], job.order, i))]
-        self._note_line()
+        place = bisect_left(self._line, (self.jobs.deadline_s[i], job.order))
+        del self.views[i], self._line[place], self._line_rows[place]
         self._unused.append(i)
-
-    def _note_line(self) -> None:
-        rows = [entry[2] for entry in self._line]
-        self._line_rows = np.array(rows, np.int64) if self.jobs.compiled else rows
 
     def _plan(self, i: int) -> None:
         """The sizes of a job, by its present phase."""

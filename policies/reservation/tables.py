@@ -116,10 +116,12 @@ class Table:
             self.rows += rows
 
     def show(self, array: Any) -> None:
-        """Have the rows of an array from now on."""
+        """Have the rows of an array from now on. Its columns are views, which answer with Python's numbers,
+        several times as fast as arrays answer with theirs.
+        """
         self.rows = array
         for name in array.dtype.names:
-            setattr(self, name, array[name])
+            setattr(self, name, memoryview(array[name]))
 
     def array_of(self, rows: list[Any]) -> Any:
         """Rows as records in an array."""
