@@ -18,6 +18,8 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     """
     model, plans, profile = workload.model, workload.plans, workload.profile
     elements = workload.tokens * model.table_width * plans.width
+    if model.has_encoder:  # whose tokens are looked up and summed too
+        elements, reduced = (1 + model.encoder_share) * elements, (1 + model.encoder_share) * reduced
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
     frozen = not model.trains_embedding  # no gradient

@@ -418,6 +418,10 @@ def _core_attention_s(workload: Workload) -> tuple[Array, Array]:
                 windowed = kernel._replace(window=model.window)
                 windowed_s = profile.seconds(Attention(*arguments, backward=backward, kernel=windowed))
                 seconds = seconds + windowed_share * (windowed_s - seconds)
+            if model.cross_attention:
+                length = np.full(len(plans), float(model.cross_len))
+                crossed = Attention(*arguments[:5], length, False, backward=backward, kernel=kernel)
+                seconds = seconds + profile.seconds(crossed)
             passes.append(factor * seconds)
         return passes[0], passes[1]
     wide = np.full(len(plans), d)
@@ -525,7 +529,8 @@ def _plain_kernel_counts(model: ModelSpec, plans: PlanBatch) -> tuple[Array | Wh
     `expert_kernel_counts` adds those of a mixture.
     """
     matrices, around = _kernel_groups(model)
-    core, core_back = (1, 1) if model.attends else recurrence_kernels(model)
+    attentions = 1 + model.cross_attention
+    core, core_back = (attentions, attentions) if model.attends else recurrence_kernels(model)
     if model.is_sparse:  # the indexer's scores, the largest of them; backward two products and the loss
         core, core_back = core + 2, core_back + 3
     if model.attention == "core":
@@ -552,6 +557,8 @@ def _kernel_groups(model: ModelSpec) -> tuple[int, int]:
         matrices = of_mixer + of_mlp[0]
         around = model.norms_per_layer + model.additions + of_mlp[1] + positions
     around += model.output_gate and model.attends
+    if model.cross_attention:
+        matrices, around = matrices + 3, around + 1
     # Two matrices for keys and values, one or two for queries, in place of one for all.
     if model.latent_kv and model.attends:
         matrices, around = matrices + (3 if model.latent_q else 2), around + (2 if model.latent_q else 1)

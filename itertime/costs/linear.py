@@ -141,6 +141,10 @@ def linear_gemms(workload: Workload) -> list[Shape]:
         if model.output_gate:
             qkv = qkv + model.v_hidden / tp
         shapes = [(tokens, qkv, wide), projection]
+    if model.cross_attention:
+        keys_values = 2 * model.kv_hidden / np.minimum(tp, model.kv_heads)
+        queries = (tokens, model.q_hidden / tp, wide)
+        shapes += [queries, (workload.cross_tokens, keys_values, wide), projection]
     if model.common_width:
         f = model.common_width / tp
         shapes += [*[(tokens, f, wide)] * (2 if model.gated_mlp else 1), (tokens, wide, f)]
@@ -170,6 +174,7 @@ def matrix_modules(model: ModelSpec) -> list[str]:
     elif model.latent_kv:  # compressed keys and values, and queries; what expands them; projection
         indexer = ["", ""] if model.is_sparse else []
         attention = ["", *([""] if model.latent_q else []), "mla_up_proj", "mla_up_proj", *indexer, ""]
+    attention += [""] * 3 * model.cross_attention  # queries; keys and values; projection
     if not model.common_width:
         return attention
     module = "shared_experts" if model.experts > 1 else "mlp"

@@ -82,15 +82,11 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         *([Kernel("elementwise", nothing, 4 * joined)] if model.attends else []),
         Kernel("elementwise", nothing, plans.accumulated * workload.trained_parameters, sums=True),
     ]
-    if model.lora_rank and not fuses:
-        # Scales the low-rank result, adds it to the frozen one's; the same of gradients.
-        for narrow, wide in model.lora_shapes:
-            scaled = 4 * tokens * wide / t
-            kernels.append(Kernel("elementwise", scaled, scaled))
-            kernels.append(Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t))
-    if model.frozen_bits < 16:  # every product reads weights in 16 bit (bitsandbytes, `MatMul4Bit`)
-        widened = (model.frozen_bytes + 2.0) * (workload.shared_parameters + workload.expert_parameters)
-        kernels.append(Kernel("elementwise", widened, widened, routes=True))
+    if model.lora_rank:
+        kernels += _beside_frozen_weights(workload)
+    if model.cross_attention:  # joins gradients of keys and values, adds those of the encoder's output
+        joined = 8 * model.kv_hidden / t + 6 * model.hidden / workload.sequence_split
+        kernels.append(Kernel("elementwise", nothing, workload.cross_tokens * joined))
     if not model.attends:  # whose own kernels are those of its recurrence
         return kernels
     if model.output_gate:
@@ -112,6 +108,22 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
         kernels.append(Kernel("softmax", 4 * scores, 6 * scores, of_scores=True, width=model.seq_len))
         if model.dropout:
             kernels.append(Kernel("dropout", 5 * scores, 5 * scores, of_scores=True))
+    return kernels
+
+
+def _beside_frozen_weights(workload: Workload) -> list[Kernel]:
+    """What scales each low-rank result and adds it to the frozen one's, and the same of gradients; what
+    widens weights of 4 bit, which every product reads in 16 (bitsandbytes, `MatMul4Bit`).
+    """
+    model, tokens, t = workload.model, workload.tokens, 1.0 * workload.plans.tp
+    kernels = []
+    for narrow, wide in () if workload.framework.fused_operations else model.lora_shapes:
+        scaled = 4 * tokens * wide / t
+        kernels.append(Kernel("elementwise", scaled, scaled))
+        kernels.append(Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t))
+    if model.frozen_bits < 16:
+        widened = (model.frozen_bytes + 2.0) * (workload.shared_parameters + workload.expert_parameters)
+        kernels.append(Kernel("elementwise", widened, widened, routes=True))
     return kernels
 
 

@@ -48,10 +48,26 @@ def tensor_parallel_s(workload: Workload, reduced: Array) -> tuple[Array, Array]
         return reduced, reduced
     blocks = summed_blocks(workload.model)
     sums = blocks * reduced
+    if workload.model.cross_attention:
+        return _with_cross_attention(workload, sums)
     if not any_of(plans.sequence_parallel):
         return sums, sums
     gathered = all_gather_s(_activation_bytes(workload), tensor_group(workload), workload.fabric)
     return sums, sums + np.where(plans.sequence_parallel, blocks * gathered, 0.0)
+
+
+def _with_cross_attention(workload: Workload, sums: Array) -> tuple[Array, Array]:
+    """`tensor_parallel_s` of layers that attend to the encoder's output too: backward the gradients of that
+    output are summed as well; under sequence parallelism each layer gathers it, in both passes.
+    """
+    plans, group, fabric = workload.plans, tensor_group(workload), workload.fabric
+    output = 2.0 * plans.width * workload.model.hidden * workload.cross_tokens
+    backward = sums + all_reduce_s(output, group, fabric)
+    if not any_of(plans.sequence_parallel):
+        return sums, backward
+    inputs = summed_blocks(workload.model) * all_gather_s(_activation_bytes(workload), group, fabric)
+    gathered, again = all_gather_s(output, group, fabric), plans.sequence_parallel
+    return sums + np.where(again, gathered, 0.0), backward + np.where(again, inputs + gathered, 0.0)
 
 
 def summed_blocks(model: ModelSpec) -> int:

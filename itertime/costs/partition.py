@@ -231,6 +231,11 @@ class Workload:
         """Tokens that one micro-batch computes on one context-parallel rank, (plans,)."""
         return self.micro_batch.tokens
 
+    @property
+    def cross_tokens(self) -> Array:
+        """Tokens of the encoder's output that a micro-batch attends to, (plans,)."""
+        return self.tokens * (self.model.cross_len / self.model.seq_len)
+
     @cached_property
     def sequence_split(self) -> Whole:
         """Ranks that share the tokens between matrix products, (plans,): tp under sequence parallelism."""
@@ -280,7 +285,12 @@ class Workload:
 
     @cached_property
     def _of_forms(self) -> tuple[Workload, ...]:
-        return tuple(replace(self, model=model, form=form) for form, model in enumerate(self.model.forms))
+        forms = [replace(self, model=model, form=form) for form, model in enumerate(self.model.forms)]
+        if not self.model.has_encoder:
+            return tuple(forms)
+        share = self.model.encoder_share  # an encoder's layers have a sequence of their own
+        longer = self.micro_batch.scaled(share, share**2)
+        return tuple(replace(form, micro_batch=longer) if form.model.encoder else form for form in forms)
 
     @property
     def shared_parameters(self) -> Array:

@@ -344,6 +344,8 @@ def _hop_s(workload: Workload) -> Array:
     per_stage, domain = plans.next_stage, system.domain_gpus
     across = np.where(per_stage * plans.pp > domain, np.minimum(per_stage / domain, 1.0), 0.0)
     nbytes = 2.0 * plans.width * workload.tokens * workload.model.hidden / plans.tp
+    if workload.model.has_encoder:  # its output travels with the decoder's
+        nbytes = nbytes * (1 + workload.model.encoder_share)
     sharers = np.array([np.minimum(per_stage, domain), np.ones(len(plans), dtype=int)])
     stride = np.maximum(per_stage // domain, 1)
     between_domains, in_domain = p2p_s(nbytes, np.array([[True], [False]]), workload.fabric, sharers, stride)

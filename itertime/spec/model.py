@@ -113,6 +113,12 @@ class ModelSpec(LayerShape):
             self._refuse("full_attention_every", "leaves no layer with the window; leave out both")
         if self.mtp_layers and (self.lora_rank or self.frozen or self.encoder or self.shares_weights):
             self._refuse("mtp_layers", "is modelled for decoders whose weights are all trained; leave it out")
+        if self.cross_attention and not self.attends:
+            self._refuse("cross_attention", "needs mixer=attention; leave it out")
+        if self.cross_attention and (self.attention == "core" or self.latent_kv or self.lora_rank):
+            self._refuse(
+                "cross_attention", "is modelled with attention=flash, without latent_kv and lora_rank alone"
+            )
         if self.lora_rank and self.frozen:
             self._refuse("frozen", "goes without lora_rank, which freezes all weights; leave one of them out")
         if self.frozen_bits != 16 and not self.lora_rank:
@@ -126,6 +132,14 @@ class ModelSpec(LayerShape):
         """A list of layers: every kind makes a model, and the list has as many entries as layers."""
         if bool(self.kinds) != bool(self.stack):
             self._refuse("stack", "goes with kinds; give both or none")
+        beside = self.encoder_seq_len or any(dict(keys).get("cross_attention") for _, keys in self.kinds)
+        beside = beside or self.cross_attention
+        if beside and not (self.has_encoder or OF_KIND in self.frozen):
+            field = "encoder_seq_len" if self.encoder_seq_len else "cross_attention"
+            problem = "needs kinds of layers, one of them with encoder=true, in a model without"
+            self._refuse(field, f"{problem}; leave it out")
+        if beside and (self.lengths or self.mtp_layers):
+            self._refuse("lengths" if self.lengths else "mtp_layers", "is not modelled beside an encoder")
         if not self.stack:
             return
         if self.dense_layers:
@@ -135,6 +149,10 @@ class ModelSpec(LayerShape):
             order = kinds_in_order(self.layers, names, self.stack)
         except ValueError as error:
             raise UserError(f"model {self.name}: stack: {error}") from None
+        encoders = [name for name, keys in self.kinds if dict(keys).get("encoder")]
+        of_encoder = [name in encoders for name in order]
+        if self.has_encoder and of_encoder != sorted(of_encoder, reverse=True):
+            self._refuse("stack", "has a layer of the encoder after one of the decoder; put it before all")
         for name in names:
             if name not in order:
                 raise UserError(f"model {self.name}: kinds: {name} is in no entry of stack; leave it out")
@@ -165,6 +183,16 @@ class ModelSpec(LayerShape):
         if self.stack:
             return _forms_of_kinds(self)
         return (self, self.dense_form()) if self.dense_layers else (self,)
+
+    @cached_property
+    def has_encoder(self) -> bool:
+        """Whether layers of an encoder stand before those of a decoder."""
+        return not self.encoder and any(dict(keys).get("encoder") for _, keys in self.kinds)
+
+    @cached_property
+    def encoder_share(self) -> float:
+        """Tokens of the encoder's sequence over those of the decoder's."""
+        return (self.encoder_seq_len or self.seq_len) / self.seq_len
 
     @property
     def form_order(self) -> Sequence[int]:
@@ -361,12 +389,12 @@ class ModelSpec(LayerShape):
             return self._flops_with_mtp(lengths)
         if self.stack:
             of_forms = [form.forward_flops(lengths) for form in self.forms]
-            shares = [count / self.layers for count in self.form_layers]
+            shares = [share for share, _, _ in self.flops_of_forms(lengths)]
             layers, _, scores, masked = (
                 sum(share * flops for share, flops in zip(shares, column, strict=True))
                 for column in zip(*of_forms, strict=True)
             )
-            return ForwardFlops(layers, of_forms[0].head, scores, masked)
+            return ForwardFlops(layers, of_forms[self.form_order[-1]].head, scores, masked)
         reach = Reach.of(self.index_keys if self.is_sparse else self.window, self.seq_len, lengths)
         windowed_layers = self.layers if self.is_sparse else self.windowed_layers
         full_layers = self.layers - windowed_layers
@@ -376,6 +404,8 @@ class ModelSpec(LayerShape):
         else:
             kept_keys = keys
         per_key = 2.0 * (self.query_width + self.v_hidden) * self.attends
+        if self.cross_attention:
+            return self._flops_with_cross_attention(lengths)
         head = self.vocab * self.table_width + self.head_transform
         dense = self.attention_matmul_parameters + self.mlp_weights(self.dense_ffn_hidden)
         layers = (self.layers - self.dense_layers) * self.layer_matmul_parameters + self.dense_layers * dense
@@ -385,6 +415,18 @@ class ModelSpec(LayerShape):
             head=2.0 * self.predicted_share * head,
             scores=per_key * kept_keys + self.layers * self.index_width * 2.0 * reach.causal,
             masked=per_key * (keys - kept_keys),
+        )
+
+    def _flops_with_cross_attention(self, lengths: Lengths | None) -> ForwardFlops:
+        """`forward_flops` of layers that also attend to the encoder's output: every token to all of its
+        tokens, of which each has keys and values.
+        """
+        own = replace(self, cross_attention=False, encoder_seq_len=0).forward_flops(lengths)
+        length, share = self.cross_len, self.cross_len / self.seq_len
+        crossed = 2.0 * self.hidden * (self.q_hidden + self.v_hidden + 2 * self.kv_hidden * share)
+        scores = 2.0 * (self.q_hidden + self.v_hidden) * length
+        return own._replace(
+            layers=own.layers + self.layers * crossed, scores=own.scores + self.layers * scores
         )
 
     def _flops_with_mtp(self, lengths: Lengths | None) -> ForwardFlops:
@@ -432,7 +474,10 @@ class ModelSpec(LayerShape):
         if not self.stack:
             return [(1.0, self.forward_flops(lengths), self)]
         layers = zip(self.form_layers, self.forms, strict=True)
-        return [(count / self.layers, form.forward_flops(lengths), form) for count, form in layers]
+        return [
+            (count / self.layers * (form.seq_len / self.seq_len), form.forward_flops(lengths), form)
+            for count, form in layers
+        ]
 
     @property
     def adapter_flops(self) -> float:
@@ -454,14 +499,12 @@ def _forms_of_kinds(model: ModelSpec) -> tuple[ModelSpec, ...]:
     forms = []
     for name, keys in model.kinds:
         try:
-            frozen = _frozen_kind(model, name) if model.frozen else ()
+            frozen = _frozen_kind(model, name) if model.frozen or model.has_encoder else ()
+            of_kind = {"frozen": frozen, **dict[str, Any](keys)}
+            if of_kind.get("encoder") and not model.encoder:
+                of_kind |= {"seq_len": model.encoder_seq_len or model.seq_len, "encoder_seq_len": 0}
             form = replace(
-                model,
-                name=f"{model.name}: kinds.{name}",
-                kinds=(),
-                stack=(),
-                frozen=frozen,
-                **dict[str, Any](keys),
+                model, name=f"{model.name}: kinds.{name}", kinds=(), stack=(), lengths="", **of_kind
             )
         except UserError as error:
             text = str(error).removeprefix("model: ")

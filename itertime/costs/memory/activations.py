@@ -64,9 +64,7 @@ def activations_of(workload: Workload) -> Activations:
     normalised input in 16.
     """
     model, plans, framework = workload.model, workload.plans, workload.framework
-    options = plans.options
-    t = 1.0 * plans.tp
-    tokens = workload.tokens
+    t, tokens = 1.0 * plans.tp, workload.tokens
     h, f = model.hidden, model.common_width
     shared = workload.sequence_split
     cast = _cast_bytes(workload) if framework.keeps_casts else 2.0  # of an input of a matrix product
@@ -78,24 +76,25 @@ def activations_of(workload: Workload) -> Activations:
     products, kept = _kept_inputs(model, cast)
     outputs = (1 + products) * kept if model.additions == 2 else (products if model.mlp else 1) * kept
     masks = 2.0 if model.dropout else 0.0
+    if model.cross_attention:
+        outputs, masks = (2 + products) * kept, 1.5 * masks
     unsplit = tokens * (2.0 * model.additions + outputs + masks + norms) * h / shared
     if model.latent_kv and model.attends:
         latents = model.latent_q + model.latent_kv  # before and after their norms
         unsplit = unsplit + tokens * ((2 + kept) * latents + 2 * model.rope_head_dim) / shared
-    attention = 1.0 if options.attention_precision == "fp8" else 2.0
+    attention = 1.0 if plans.options.attention_precision == "fp8" else 2.0
     widths = attention * _attention_width(model)
     split = tokens * (widths + _projected(workload, cast) + _activated(workload) * f) / t
+    if model.cross_attention:
+        split = split + _of_cross_attention(workload, attention, _projected(workload, cast))
     split = split + tokens * products * kept * f / t
     if not model.attends:
         split = split + kept_of_mixer(workload)
     # Outputs of norms and of the activation.
     light = tokens * (outputs * h / shared + products * kept * f / t)
     if model.experts > 1:
-        copies = tokens / shared * model.experts_per_token * np.minimum(model.load_imbalance, 1.0 * plans.ep)
-        # An expert's input, what its activation reads and writes. Weighted there, its output is not kept.
-        read = products * kept
-        split = split + copies * (read * h + ((4 if model.gated_mlp else 2) + read) * model.ffn_hidden)
-        light = light + copies * read * model.ffn_hidden
+        of_experts, of_activations = _of_experts(workload, products * kept)
+        split, light = split + of_experts, light + of_activations
     scores = _scores(workload, wide_core)
     layer_input = tokens * 2 * h / shared
     layer_bytes = unsplit + split + scores
@@ -111,6 +110,26 @@ def activations_of(workload: Workload) -> Activations:
     return Activations(
         width * kept_bytes, width * live, width * layer_input, width * (1 - share) * layer_bytes
     )
+
+
+def _of_cross_attention(workload: Workload, attention: float, projected: Array | float) -> Array:
+    """Bytes of attention to an encoder's output: queries, output and row sums of own tokens, keys and values
+    of the encoder's. `attention`: bytes of an element.
+    """
+    model, t = workload.model, 1.0 * workload.plans.tp
+    queries = workload.tokens * (2 * attention * model.q_hidden + projected + 4.0 * model.heads)
+    return (queries + workload.cross_tokens * 2 * attention * model.kv_hidden) / t
+
+
+def _of_experts(workload: Workload, read: Array | float) -> tuple[Array, Array]:
+    """Bytes of an expert's input, of what its activation reads and writes, and the last of these alone. Its
+    output, weighted there, is not kept. `read`: bytes of an element that a product reads.
+    """
+    model, plans = workload.model, workload.plans
+    copies = workload.tokens / workload.sequence_split * model.experts_per_token
+    copies = copies * np.minimum(model.load_imbalance, 1.0 * plans.ep)
+    wide = ((4 if model.gated_mlp else 2) + read) * model.ffn_hidden
+    return copies * (read * model.hidden + wide), copies * read * model.ffn_hidden
 
 
 def _kept_inputs(model: ModelSpec, cast: Array | float) -> tuple[int, Array | float]:

@@ -259,6 +259,8 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
     activations, *of_other_forms = (activations_of(form) for form in workload.forms)
     counts = partition.counts.take(kinds, axis=1)
     kept_by_stage = activations.kept * counts[0]
+    if workload.model.has_encoder:
+        kept_by_stage = kept_by_stage + _outputs_of_sides(workload, counts) - activations.given
     live = np.where(counts[0] > 0, activations.live, 0.0)  # the last stage may have the head alone
     for of_form, count in zip(of_other_forms, counts[1:], strict=True):
         kept_by_stage = kept_by_stage + of_form.kept * count
@@ -276,6 +278,18 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
         )
         live = np.where(plans.both_ways, np.maximum(live, live[::-1]), live)
     return (kept_by_stage + activations.given) * _in_flight(plans), live
+
+
+def _outputs_of_sides(workload: Workload, counts: Whole) -> Array:
+    """Bytes of what the last layer of a stage gives, (3, plans): on stages of the decoder also the output of
+    the encoder, of which all layers compute keys and values.
+    """
+    crosses = np.array([form.cross_attention for form in workload.model.forms])
+    of_decoder = (
+        2.0 * workload.plans.width * workload.tokens * workload.model.hidden / workload.sequence_split
+    )
+    of_encoder = workload.model.encoder_share * of_decoder
+    return of_encoder + np.where(counts[crosses].sum(axis=0) > 0, of_decoder, 0.0)
 
 
 def _logits_by_stage(workload: Workload) -> Array:

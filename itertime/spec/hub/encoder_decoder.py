@@ -1,4 +1,4 @@
-"""Models with an encoder beside the decoder (T5, BART): counted from their tensors, not predicted."""
+"""Models with an encoder beside the decoder (T5, BART): a list of the layers of both."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 from .config import HubConfig
 from .layers import HubLayer, is_gated, mlp_parameters
 
-NOT_PREDICTED = "the encoder beside the decoder, and attention from one to the other, have no cost"
-
 
 def is_encoder_decoder(config: HubConfig) -> bool:
     """Whether the architecture has both."""
@@ -16,7 +14,7 @@ def is_encoder_decoder(config: HubConfig) -> bool:
 
 
 def decoder_of(config: HubConfig) -> tuple[dict[str, Any], list[HubLayer], int]:
-    """Keys of a model of the decoder, its layers, and the parameters of everything else, encoder included."""
+    """Keys of a model, layers of the encoder and of the decoder, and the parameters of everything else."""
     relative = config.has("relative_attention_num_buckets")  # of T5, whose layers have no biases
     hidden, vocab = config.count("hidden_size"), config.count("vocab_size")
     encoder, decoder = (_side(config, side, hidden, relative) for side in ("encoder", "decoder"))
@@ -30,7 +28,7 @@ def decoder_of(config: HubConfig) -> tuple[dict[str, Any], list[HubLayer], int]:
         buckets = config.count("relative_attention_num_buckets")
         layers = encoder.count + decoder.count if config.model_type == "umt5" else 2
         tables += layers * buckets * decoder.heads
-    ends = tables + norms + encoder.count * (encoder.parameters + 2 * layer_norm)
+    ends = tables + norms
     keys = {
         "hidden": hidden,
         "vocab": vocab,
@@ -39,12 +37,12 @@ def decoder_of(config: HubConfig) -> tuple[dict[str, Any], list[HubLayer], int]:
         "positions": "none" if relative else config.facts["positions"],
         "tied_embeddings": config.flag("tie_word_embeddings", True),
         "biases": not relative,
-        "not_predicted": NOT_PREDICTED,
     }
     # A decoder's layer attends twice, and has a norm more.
-    layer = decoder.keys | {"norms_per_layer": 3}
+    layer = decoder.keys | {"norms_per_layer": 3, "cross_attention": True}
     parameters = decoder.parameters + decoder.attention + 3 * layer_norm
-    return keys, [HubLayer(layer, parameters)] * decoder.count, ends
+    encoding = HubLayer(encoder.keys | {"encoder": True}, encoder.parameters + 2 * layer_norm)
+    return keys, [encoding] * encoder.count + [HubLayer(layer, parameters)] * decoder.count, ends
 
 
 class _Side:

@@ -146,6 +146,8 @@ def _left_out(config: HubConfig) -> tuple[str, ...]:
         sentences.append(
             f"Windows of {config.count('local_attention')} tokens are charged as full attention."
         )
+    if config.has("relative_attention_num_buckets"):
+        sentences.append("The relative positions that attention adds to its scores are not charged.")
     if config.facts["sinks"]:
         sentences.append("The learned sinks of the attention are not charged.")
     return tuple(sentences)
@@ -220,6 +222,9 @@ def _listed(keys: list[dict[str, Any]], distinct: list[dict[str, Any]]) -> dict[
 
 def _name(kind: Mapping[str, Any], distinct: list[dict[str, Any]]) -> str:
     """A name for a kind that tells it from the others."""
+    sides = [name for name, key in (("encoder", "encoder"), ("decoder", "cross_attention")) if kind.get(key)]
+    if sides:
+        return sides[0]
     mixer = kind.get("mixer", "attention")
     words = [mixer] if mixer != "none" else []
     if kind.get("experts", 1) > 1:

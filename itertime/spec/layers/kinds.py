@@ -16,6 +16,7 @@ LAYER_KEYS = (
     *("biases", "norms_per_layer", "parallel_block", "output_gate", "mlp", "layer_extra_parameters"),
     *("mixer", "state_heads", "state_head_dim", "state_groups", "state_size", "conv_width", "step_rank"),
     *("index_heads", "index_head_dim", "index_keys", "shared_weights"),
+    *("encoder", "cross_attention"),
 )
 """The keys of a model that describe one layer: those that a kind may state."""
 _WHOLE_MLP = {"experts_per_token": 1, "shared_ffn_hidden": 0, "load_imbalance": 1.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertime.arrays import Flags
 from itertime.spec.model import ModelSpec
 
 from .option_rules import Degrees, Rules
@@ -10,7 +11,40 @@ from .option_rules import Degrees, Rules
 def broken_stacks(model: ModelSpec, plans: Degrees) -> Rules:
     """Every such rule; an empty list for a model that has nothing of the kind."""
     rules = _shared_weight_rules(model, plans) if model.shares_weights else []
+    if model.has_encoder:
+        rules += _encoder_rules(model, plans)
     return [*rules, *_frozen_rules(model, plans)] if model.frozen else rules
+
+
+def _encoder_rules(model: ModelSpec, plans: Degrees) -> Rules:
+    """Those of an encoder beside a decoder, whose stages Megatron-LM divides in this way
+    (`--pipeline-model-parallel-split-rank`).
+    """
+    encoders = [form for form, kind in enumerate(model.forms) if kind.encoder]
+    order = [form in encoders for form in model.form_order]
+    depth, sequence = sum(order), model.encoder_seq_len or model.seq_len
+    if plans.chunk_layers:
+        ends = [sum(plans.chunk_layers[:chunk]) for chunk in range(len(plans.chunk_layers) + 1)]
+        mixed: bool | Flags = (plans.pp > 1) & (depth not in ends)
+    else:
+        mixed = (plans.pp > 1) & (depth * plans.pp % model.layers != 0)
+    splits = plans.schedule not in ("1f1b", "gpipe") if isinstance(plans.pp, int) else plans.zero_bubble > 0
+    return [
+        (plans.cp > 1, "cp: is not modelled for an encoder beside a decoder; take cp=1"),
+        (
+            (plans.interleave > 1) | splits,
+            "interleave, schedule: an encoder beside a decoder needs interleave=1 and schedule=1f1b or gpipe",
+        ),
+        (
+            mixed,
+            f"pp: a stage must have layers of the encoder or of the decoder alone, the first {depth} or the "
+            "others; list the layers of stages, as in split=12,12,12,12, or take pp=1",
+        ),
+        (
+            plans.sequence_parallel & (sequence % plans.tp != 0),
+            f"tp: must divide encoder_seq_len={sequence} with sequence_parallel",
+        ),
+    ]
 
 
 def _frozen_rules(model: ModelSpec, plans: Degrees) -> Rules:

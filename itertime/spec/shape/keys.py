@@ -49,6 +49,12 @@ class ModelKeys:
     encoder: StrictBool = optional(
         False, "attends in both directions, and transforms tokens before the projection"
     )
+    encoder_seq_len: SizeOrZero = optional(
+        0, "length of the sequence in layers of a kind with `encoder`; 0: as `seq_len`", "tokens"
+    )
+    cross_attention: StrictBool = optional(
+        False, "a layer attends to the output of the encoder too, after its own attention (T5)"
+    )
     fused_loss: StrictBool = optional(False, "cross-entropy in one kernel that keeps no copy of the logits")
     vocab_multiple: Size = optional(
         128, "the vocabulary of every tensor-parallel rank is padded to a multiple of it", "tokens"

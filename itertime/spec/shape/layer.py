@@ -49,7 +49,8 @@ class LayerShape(ModelKeys):
         states = self.state_heads, self.state_head_dim, self.state_groups, self.state_size, self.conv_width
         mixer = () if self.attends else (MIXERS.index(self.mixer), *states)
         indexer = (self.index_heads, self.index_head_dim, self.index_keys) if self.is_sparse else ()
-        return (self.heads, self.kv_heads, *widths, self.window, self.windowed_layers, *mixer, *indexer)
+        sides = self.window, self.windowed_layers, self.seq_len, self.encoder, self.cross_len
+        return (self.heads, self.kv_heads, *widths, *sides, *mixer, *indexer)
 
     @property
     def latent_parameters(self) -> int:
@@ -101,7 +102,17 @@ class LayerShape(ModelKeys):
     @cached_property
     def additions(self) -> int:
         """Additions to the residual stream in a layer: of what mixes tokens, and of the MLP."""
-        return int(self.mixer != "none") + int(self.mlp)
+        return int(self.mixer != "none") + int(self.mlp) + int(self.cross_attention)
+
+    @cached_property
+    def cross_len(self) -> int:
+        """Tokens of the encoder's output that a layer attends to; 0 for none."""
+        return (self.encoder_seq_len or self.seq_len) if self.cross_attention else 0
+
+    @property
+    def _cross_parameters(self) -> int:
+        """Weights of attention to the encoder's output: queries, keys, values, projection."""
+        return self.cross_attention * 2 * self.hidden * (self.q_hidden + self.kv_hidden)
 
     @property
     def attention_matmul_parameters(self) -> int:
@@ -109,6 +120,7 @@ class LayerShape(ModelKeys):
         if not self.attends:
             return sum(narrow * wide for narrow, wide in mixer_shapes(self))
         beside = self.output_gate * self.hidden * self.v_hidden + self.is_sparse * self.index_parameters
+        beside += self._cross_parameters
         if not self.latent_kv:
             return 2 * self.hidden * (self.q_hidden + self.kv_hidden) + beside
         reached = self.heads * (self.head_width + self.rope_head_dim)
@@ -174,6 +186,7 @@ class LayerShape(ModelKeys):
     def _attention_parameters(self) -> int:
         biases = self.q_hidden + 2 * self.kv_hidden if self.biases or self.qkv_biases else 0
         biases += self.hidden if self.biases else 0
+        biases *= 1 + self.cross_attention
         norms = 2 * self.head_width if self.qk_norm else self.latent_q + self.latent_kv
         idle = 0 if self.is_sparse else self.index_parameters
         return self.attention_matmul_parameters + idle + biases + norms

@@ -257,3 +257,67 @@ def test_weights_that_layers_share_count_once_and_work_in_every_layer():
     )
     once = replace(HYBRID, layers=8).parameters - HYBRID.forms[2].layer_parameters
     assert zamba.parameters == once
+
+
+T5 = ModelSpec(
+    name="t5-large",
+    layers=48,
+    hidden=1024,
+    heads=16,
+    vocab=32128,
+    seq_len=128,
+    encoder_seq_len=512,
+    attention="flash",
+    norm="rmsnorm",
+    positions="none",
+    biases=False,
+    kinds={"encoder": {"encoder": True}, "decoder": {"cross_attention": True, "norms_per_layer": 3}},
+    stack=("24 encoder", "24 decoder"),
+)
+"""T5 large (Raffel et al. 2020, table 14), without the biases of positions: 2 x 32 x 16 and a norm."""
+
+
+def test_an_encoder_beside_a_decoder_by_hand():
+    """Parameters are those of Transformers' T5ForConditionalGeneration. FLOPs of a sample, one by one: layers
+    of an encoder of 512 tokens, of a decoder of 128, whose second attention has keys and values of 512. With
+    equal lengths a token of the decoder passes all layers (Raffel et al., section 3.2.2).
+    """
+    h, f, s, e = 1024, 4096, 128, 512
+    assert T5.parameters + 2 * 32 * 16 + h == 737_668_096
+    encoder = 2 * e * (4 * h * h + 2 * h * f) + 4 * e * e * h
+    decoder = 2 * s * (4 * h * h + 2 * h * h + 2 * h * f) + 2 * e * 2 * h * h + 4 * s * e * h
+    passed = T5.forward_flops()
+    assert s * (passed.layers + passed.scores) == pytest.approx(
+        24 * (encoder + decoder + 4 * s * (s + 1) / 2 * h)
+    )
+    assert passed.head == 2 * 32128 * h
+    equal = replace(T5, encoder_seq_len=128).forward_flops().layers
+    of_layers = sum(count * form.layer_parameters for count, form in zip((24, 24), T5.forms, strict=True))
+    assert equal == pytest.approx(2 * of_layers, rel=1e-3)
+    # Of a micro-batch: norms' inputs and outputs with masks, then what each product reads and leaves.
+    plan = Plan(tp=1, pp=1, dp=1, micro_batch=1, global_batch=1, recompute="none")
+    work = Workload.of(T5, PlanBatch.of([plan]), SYSTEM, profile_of(SYSTEM))
+    kept = [activations_of(form).kept[0] for form in work.forms]
+    assert kept[0] == e * ((4 + 4 + 2) * h + 2 * 4 * h + (2 + 2) * f + 4 * 16)
+    assert kept[1] == s * ((6 + 6 + 3) * h + 2 * 4 * h + 2 * 2 * h + (2 + 2) * f + 8 * 16) + e * 2 * 2 * h
+    held = predict(T5, plan, SYSTEM).memory_parts["activations"]
+    assert held == pytest.approx(24 * sum(kept) + 2 * s * h + 2 * e * h)  # the outputs of both stacks
+
+
+def test_stages_have_layers_of_the_encoder_or_of_the_decoder():
+    plan = replace(PLAN, tp=2, pp=4, split="12,12,8,16")
+    assert predict(T5, plan, SYSTEM).fits
+    for changes, text in (
+        ({"split": "12,13,7,16"}, "a stage must have layers of the encoder or of the decoder alone"),
+        ({"pp": 2, "split": "24,24", "schedule": "zb-h1"}, "needs interleave=1 and schedule=1f1b or gpipe"),
+        ({"pp": 1, "split": "even", "cp": 2}, "cp: is not modelled for an encoder beside a decoder"),
+    ):
+        assert any(text in reason for reason in replace(plan, **changes).broken_rules(T5))
+    for changes, text in (
+        ({"stack": ("24 decoder", "24 encoder")}, "stack=('24 decoder', '24 encoder'): has a layer of the"),
+        ({"kinds": (), "stack": ()}, "encoder_seq_len=512: needs kinds of layers, one of them with encoder"),
+        ({"attention": "core"}, "cross_attention=True: is modelled with attention=flash"),
+    ):
+        with pytest.raises(UserError) as refused:
+            replace(T5, **changes)
+        assert text in str(refused.value)

@@ -55,6 +55,30 @@ MODELS, PLANS = (
 
 
 @st.composite
+def with_encoder(draw, decoder):
+    """An encoder beside a decoder, in as many layers, on one stage or on stages of their own."""
+    half = decoder.layers // 2
+    model = replace(
+        decoder,
+        dense_layers=0,
+        dense_ffn_hidden=0,
+        lora_rank=0,
+        encoder_seq_len=draw(st.sampled_from([0, 1024])),
+        kinds={"encoder": {"encoder": True, "window": 0}, "decoder": {"cross_attention": True}},
+        stack=(f"{half} encoder", f"{half} decoder"),
+        frozen=draw(st.sampled_from([(), ("encoder",), ("encoder", "embedding", "head")])),
+    )
+    values, pp = draw(PLANS), draw(st.sampled_from([1, 2, 4]))
+    sizes = {1: "even", 2: f"{half},{half}", 4: f"1,{half - 1},{half - 1},1"}[pp]
+    values |= {"pp": pp, "split": sizes, "cp": 1, "interleave": 1, "ep": 1, "etp": None, "offload_layers": 0}
+    values |= {"schedule": draw(st.sampled_from(["1f1b", "gpipe"])), "zero_stage": draw(st.integers(0, 3))}
+    values |= {"global_batch": values["dp"] * 4 * pp * draw(st.integers(1, 3))}
+    if model.experts > 1:
+        values["sequence_parallel"] = True
+    return model, Plan(**values), SYSTEMS[draw(st.sampled_from(sorted(SYSTEMS)))]
+
+
+@st.composite
 def runs(draw):
     model = ModelSpec(name="random", **draw(MODELS))
     model = replace(model, experts_per_token=min(model.experts, draw(st.integers(1, 2))))
@@ -79,6 +103,8 @@ def runs(draw):
         model = replace(model, kinds={"front": {}, "later": {}}, stack=(f"{half} front", f"{half} later"))
         frozen = draw(st.sampled_from([("front",), ("front", "embedding", "head"), ("layers",), ("head",)]))
         model = replace(model, frozen=frozen, tied_embeddings="head" in frozen and len(frozen) > 1)
+    elif model.attention == "flash" and not (model.encoder or model.latent_kv) and draw(st.booleans()):
+        return draw(with_encoder(model))
     values = draw(PLANS)
     pp, dp, interleave = values["pp"], values["dp"], values["interleave"]
     even = "even" if model.layers % (pp * interleave) == 0 else "balanced"
