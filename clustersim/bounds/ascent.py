@@ -25,10 +25,11 @@ _AT_TIME = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7, 2.6, 5.0, 12
 _AT_TIME_FINE = np.geomspace(0.1, 12.0, 33)
 
 _STEP = 0.3  # relative size of the first step
+_MEMORY = 0.5  # weight of the present step, against those before
 _FEW_STEPS = 10  # up to which time matters more than the last part of a per cent
+_STEP_OF_FEW, _MEMORY_OF_FEW = 0.4, 0.7  # of so few steps, which have to go farther
 _STEP_RIGID = 0.8  # of so few steps where jobs have one option each: their plans hardly follow prices
 _DECAY, _DECAY_SHARE = 10.0, 0.25  # half of that after the larger of so many steps and this share of all
-_MEMORY = 0.5  # weight of the present step, against those before
 _SLOWER, _FINER = 0.1, 1.2  # how much slower gains may fall than before; what finer multipliers add
 _FARTHEST = 2.0  # excess of held GPUs, over those that there are, beyond which a step grows no further
 
@@ -66,7 +67,7 @@ def ascend(
     prove is valid, and the best is kept.
     """
     best = Ascent(-inf, price)
-    spread, fine, size = _pace(relaxation, steps)
+    spread, fine, size, memory = _pace(relaxation, steps)
     multipliers = relaxation.multipliers(price, len(spread))
     gpu_seconds = relaxation.gpus[:, None] * relaxation.spans_s
     decay = max(_DECAY, _DECAY_SHARE * steps)
@@ -84,7 +85,7 @@ def ascend(
         if solution.held is None:
             break
         excess = solution.held / gpu_seconds - 1.0
-        direction = excess if direction is None else (1 - _MEMORY) * direction + _MEMORY * excess
+        direction = excess if direction is None else (1 - memory) * direction + memory * excess
         scale = size / (1.0 + step / decay) * np.maximum(price, unit_price)
         former_price, price = price, np.maximum(0.0, price + scale * direction.clip(-1.0, _FARTHEST))
         price[:, -1] = 0.0
@@ -96,17 +97,17 @@ def ascend(
     return Ascent(fsum(value.tolist()) - relaxation.capacity_price(best.price), best.price)
 
 
-def _pace(relaxation: Relaxation, steps: int) -> tuple[Floats, Floats, float]:
-    """The factors of multipliers in an ascent of `steps` steps, those at its end, and the size of its first
-    step.
+def _pace(relaxation: Relaxation, steps: int) -> tuple[Floats, Floats, float, float]:
+    """The factors of multipliers in an ascent of `steps` steps, those at its end, the size of its first step,
+    and the weight of each step against those before.
     """
     if not relaxation.free_end:
-        return _AT_TIME, _AT_TIME_FINE, _STEP
+        return _AT_TIME, _AT_TIME_FINE, _STEP, _MEMORY
     if steps > _FEW_STEPS:
-        return _ANYWHERE, _ANYWHERE_FINE, _STEP
+        return _ANYWHERE, _ANYWHERE_FINE, _STEP, _MEMORY
     if relaxation.rigid:
-        return _ANYWHERE_RIGID, _ANYWHERE_RIGID_FINE, _STEP_RIGID
-    return _ANYWHERE, _ANYWHERE_FINE[::2], _STEP
+        return _ANYWHERE_RIGID, _ANYWHERE_RIGID_FINE, _STEP_RIGID, _MEMORY
+    return _ANYWHERE, _ANYWHERE_FINE[::2], _STEP_OF_FEW, _MEMORY_OF_FEW
 
 
 def _leads_to(value: float, duals: list[float], steps: int) -> bool:
