@@ -14,6 +14,8 @@ When it pays
   machine code in `LOAD_S`. How long a run will be is unknown. So the plain functions run until they have
   taken as long as compilation (or loading) takes. Whatever the length of the run, that is at most twice the
   time of the better choice. A demo, and most cells of a grid, never come so far.
+- A process that is about to fork for several long runs loads what there is before (`load_ahead`), once for
+  all of them.
 - Only time depends on this, never a result. `compile_s` is what it took; manifests state it.
 
 Where machine code lies
@@ -33,6 +35,7 @@ import hashlib
 import json
 import logging
 import os
+import pickle
 import platform
 import shutil
 import sys
@@ -51,22 +54,29 @@ from typing import Any, TypeVar
 from itertime.errors import UserError
 from itertime.io import open_own, read_bytes, write_bytes
 
-__all__ = ["COMPILE_S", "LOAD_S", "VARIABLE", "Kernels", "compile_s", "uncompiled"]
+__all__ = ["COMPILE_S", "LOAD_S", "VARIABLE", "Kernels", "compile_s", "load_ahead", "uncompiled"]
 
 COMPILE_S = 15.0
 """CPU seconds to compile the kernels of `policies/reservation`, as `timings.compile_s` of a run states."""
-LOAD_S = 0.8
+LOAD_S = 0.4
 """CPU seconds to import numba and load the machine code; measured likewise."""
 VARIABLE = "CLUSTERSIM_COMPILE"
-_COMPLETE, _LARGEST_FILE = "complete", 50_000_000
+_COMPLETE, _TYPES, _LARGEST_FILE = "complete", "types", 50_000_000
 _Answer = TypeVar("_Answer")
 _log = logging.getLogger("clustersim")
 _seconds: list[float] = []  # of every compilation and load of this process
+_kernels: list[Kernels] = []  # of this process
 
 
 def compile_s() -> float:
     """CPU seconds that this process has spent so far on compiling and loading kernels."""
     return sum(_seconds)
+
+
+def load_ahead() -> None:
+    """Load the machine code of all kernels of this process for which there is any; compile nothing."""
+    for kernels in _kernels:
+        kernels.load()
 
 
 @contextmanager
@@ -94,6 +104,7 @@ class Kernels:
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._limit_s: float | None = None  # compile when the plain functions have taken so long
         self.spent_s = 0.0
+        _kernels.append(self)
 
     def call(self, function: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """The answer of a function of the module, by machine code if there is any for it."""
@@ -133,10 +144,21 @@ class Kernels:
                 _seconds.append(process_time() - began)
         return bool(self._compiled)
 
+    def load(self) -> None:
+        """Have the machine code that there is."""
+        if self._compiled or os.environ.get(VARIABLE, "") == "never":
+            return
+        began = process_time()
+        with suppress(OSError, ImportError):
+            folder = _folder_of(self._module)
+            if _is_complete(folder):
+                self._compiled = _machine_code(self._module, folder)
+        _seconds.append(process_time() - began)
+
     def _have_machine_code(self, calls: Mapping[Callable[..., Any], tuple[Any, ...]]) -> None:
         folder = _folder_of(self._module)
         if _is_complete(folder):
-            self._compiled = _machine_code(self._module, folder, calls)
+            self._compiled = _machine_code(self._module, folder)
             return
         mode = os.environ.get(VARIABLE, "")
         if mode == "cached" or (self.spent_s < COMPILE_S and mode != "always"):
@@ -150,16 +172,24 @@ class Kernels:
             if not _is_complete(folder):
                 _remove_former(folder)
                 folder.mkdir()
-                self._compiled = _machine_code(self._module, folder, calls)
+                _write_types(folder, calls)
+                self._compiled = _machine_code(self._module, folder)
                 write_bytes(folder / _COMPLETE, json.dumps(_hashes(folder)).encode())
                 return
-        self._compiled = _machine_code(self._module, folder, calls)
+        self._compiled = _machine_code(self._module, folder)
 
 
-def _machine_code(
-    module: str, folder: Path, calls: Mapping[Callable[..., Any], tuple[Any, ...]]
-) -> dict[str, Callable[..., Any]]:
-    """Compile, or load from `folder`. The twins of the plain functions call each other by the same names.
+def _write_types(folder: Path, calls: Mapping[Callable[..., Any], tuple[Any, ...]]) -> None:
+    """Note what the functions that are called from outside are called with, as numba's types by name."""
+    import numba
+
+    types = {entry.__name__: tuple(map(numba.typeof, arguments)) for entry, arguments in calls.items()}
+    write_bytes(folder / _TYPES, pickle.dumps(types))
+
+
+def _machine_code(module: str, folder: Path) -> dict[str, Callable[..., Any]]:
+    """Compile for the types that are noted in `folder`, or load from there. The twins of the plain functions
+    call each other by the same names.
 
     What is returned are the entry points of the machine code: numba's own functions look up the types of all
     arguments at each call, which takes longer than most calls.
@@ -175,10 +205,8 @@ def _machine_code(
         for function in functions:
             twin = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
             namespace[function.__name__] = numba.njit(cache=True)(twin)
-        return {
-            entry.__name__: namespace[entry.__name__].compile(tuple(map(numba.typeof, arguments)))
-            for entry, arguments in calls.items()
-        }
+        entries = pickle.loads(read_bytes(folder / _TYPES))  # ours, as the machine code beside it
+        return {name: namespace[name].compile(types) for name, types in entries.items()}
     finally:
         settings.CACHE_DIR = before
 
@@ -234,7 +262,8 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 def _is_complete(folder: Path) -> bool:
     try:
-        return bool(json.loads(read_bytes(folder / _COMPLETE, _LARGEST_FILE)) == _hashes(folder))
+        hashes = _hashes(folder)
+        return _TYPES in hashes and json.loads(read_bytes(folder / _COMPLETE, _LARGEST_FILE)) == hashes
     except (OSError, ValueError, UserError):
         return False
 

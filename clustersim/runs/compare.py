@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clustersim.errors import UnsuitedPolicy
+from clustersim.jit import load_ahead
 from clustersim.records import Run
 from itertime.errors import UserError, quoted
 from itertime.spec import Models
@@ -27,6 +28,7 @@ from .source import Trace, TraceLike
 __all__ = ["compare", "suited_configs"]
 
 _LOOK_EVERY_S = 0.2  # at the progress of the runs
+_JOBS_TO_LOAD = 700  # from which runs take so long that machine code pays
 
 
 def compare(
@@ -65,6 +67,8 @@ def compare(
     folders = [folders[i] for i in numbers]
     run_configs = [run_configs[i] for i in numbers]
     count = min(len(run_configs), workers or os.cpu_count() or 1)
+    if len(trace.jobs) >= _JOBS_TO_LOAD:
+        load_ahead()  # before processes begin, which then share it
     with _temporary() as bounds:
         options: list[dict[str, Any]] = [
             {"config": config, "out": folder, "parquet": parquet, "shared_bounds": Path(bounds)}
