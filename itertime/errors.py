@@ -22,9 +22,8 @@ _LISTED_BY = {
     "model": "itertime models",
     "system": "itertime systems",
     "policy": "clustersim policies",
-    "architecture": "docs/models.md",
 }
-"""What lists all names of a kind: a command, or a page."""
+"""The command that lists all names of a kind."""
 
 
 class _Bounded(reprlib.Repr):

@@ -30,7 +30,7 @@ def approximations_of(model: ModelSpec) -> tuple[str, ...]:
                 "which no measured run here confirms; sums of its step sizes over tensor-parallel ranks are "
                 "left out."
             )
-        elif mixer not in ("attention", "none"):
+        elif mixer not in ("attention", "conv", "none"):
             sentences.append(
                 f"Products of the recurrence (mixer={mixer}) are charged at the rates of batched products of "
                 "their sizes, which no measured run here confirms."

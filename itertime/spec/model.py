@@ -87,7 +87,7 @@ class ModelSpec(LayerShape):
         for name in states:
             if getattr(self, name) and self.attends and not self.kinds:
                 self._refuse(name, "needs a mixer with a state; leave it out of a model of attention alone")
-        if self.mixer in ("mamba2", "delta", "mamba", "linear"):
+        if self.mixer in ("mamba2", "delta", "mamba", "linear", "conv"):
             for name in states[:2] + states[3:4]:
                 if not getattr(self, name):
                     self._refuse(name, f"must be stated for mixer={self.mixer}")

@@ -10,6 +10,7 @@ Products of one micro-batch, m x n x k, for each chunk and head (of keys: group)
 | delta | 64 | 2 of Q Q N, Q N Q, 2 of Q P Q, Q Q Q, N P Q, 2 of Q P N | Yang et al. 2024, section 3.2 |
 | linear | 256 | Q Q N, Q P Q, N P Q, Q P N | MiniMax-01 2025, section 2.2 |
 | mamba | | none; `scan.py` has its kernel | Gu and Dao 2023, section 3.3.2 |
+| conv | | none: two gates around the convolution, bytes alone | Transformers, `Lfm2ShortConv` |
 
 The kernels read what the products read and write what they write once: x and y, keys and queries in 16 bit,
 and the state of every chunk in 32 bit, which is written, carried on and read. Backward every product has two,
@@ -34,10 +35,11 @@ from .scan import scan_s
 
 Shape = tuple[Array, Array, Array]
 _BACKWARD = 2.5
+_BACKWARD_OF_GATES = 28 / 16  # bytes, of two gates and a convolution
 _CHUNKS = {"mamba2": 256, "delta": 64, "linear": 256}
 # Kernels of one recurrence with its convolution and its gated norm: mamba_ssm 2.2 (cumulative sum, states,
 # their passing, products of groups, scan), fla (sums, inverse, W and U, states, output).
-_KERNELS = {"mamba2": (7, 12), "delta": (8, 14), "linear": (5, 10), "mamba": (2, 4)}
+_KERNELS = {"mamba2": (7, 12), "delta": (8, 14), "linear": (5, 10), "mamba": (2, 4), "conv": (3, 5)}
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ def recurrence_s(workload: Workload) -> tuple[Array, Array]:
         convolved_s = workload.profile.seconds(Elementwise(convolved)) / workload.system.site.hbm_fraction
         scanned = workload.framework.elementwise_multiplier * convolved_s + scan_s(workload)
         return scanned, _BACKWARD * scanned
+    if model.mixer == "conv":  # each gate reads two and writes one; their gradients read three and write two
+        gated = workload.profile.seconds(Elementwise(16.0 * tokens * model.state_inner / tp))
+        gated_s = workload.framework.elementwise_multiplier * gated / workload.system.site.hbm_fraction
+        return gated_s, _BACKWARD_OF_GATES * gated_s
     sizes = _Sizes.of(workload)
     columns = zip(*sizes.products(model.mixer), strict=True)
     m, n, k, batch = (
@@ -129,7 +135,9 @@ def kept_bytes(workload: Workload) -> Array:
         return np.zeros(len(workload))
     width = shapes[0][1] + model.state_inner
     if model.mixer == "delta":
-        width += convolved_width(model) + model.state_inner
+        width += convolved_width(model) + model.state_inner * (3 if model.step_rank else 1)
+    if model.mixer == "conv":  # the convolution's input and output, too
+        width += 2 * model.state_inner
     kept = 2.0 * workload.tokens * width / workload.plans.tp
     if model.mixer == "mamba":  # whose steps and keys lie on every rank
         kept = kept + 2.0 * workload.tokens * (model.step_rank + 2 * model.state_size)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from itertime.errors import UnknownName, UserError, quoted, shown
+from itertime.errors import UserError, quoted, shown
 from itertime.io import read_mapping
 from itertime.spec.layers import MOST_LAYERS
 
@@ -38,6 +38,8 @@ _NAMES = {
 }
 """The keys that state a quantity, under the name that the newest configs use for it."""
 _CANONICAL = {name: canonical for canonical, names in _NAMES.items() for name in names.split()}
+_OF_LINEAR = {"head_dim": "linear_head_dim", "num_heads": "linear_num_heads"}
+"""Keys of Kimi-Linear's inner config that the outer one has with another meaning."""
 _NEUTRAL = re.compile(
     r"""^(_.*|.*_token|.*_tokens|.*_token_ids?|.*_token_index|.*(dropout|drop|pdrop)(_prob|_rate)?(_p)?
     |.*layerdrop|.*_eps|.*_epsilon|init(ializer)?_.*|.*_init.*|rope_.*|rotary_.*|partial_rotary_factor
@@ -132,10 +134,9 @@ class HubConfig:
         if f"{model_type}_text" in architectures():
             model_type = f"{model_type}_text"  # the text model of what has towers
         if not isinstance(model_type, str) or model_type not in architectures():
-            hint = UnknownName("architecture", shown(model_type), architectures())
             raise UserError(
-                f"{where}: model_type={quoted(model_type)}: {hint}; state the model in a file of its own "
-                "(docs/models.md lists the keys)"
+                f"{where}: model_type={quoted(model_type)}: unknown architecture {quoted(shown(model_type))};"
+                " state the model in a file of its own (docs/models.md lists the keys)"
             )
         self.model_type = model_type
         self.facts = architectures()[model_type]
@@ -145,9 +146,11 @@ class HubConfig:
     def _named(self, content: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
         """Each value with the file's own key, by the name of its quantity; inner configs of layers too."""
         named: dict[str, tuple[str, Any]] = {}
-        for inner in ("attn_config", "ffn_config"):
+        for inner in ("attn_config", "ffn_config", "linear_attn_config"):
             if isinstance(content.get(inner), Mapping):
-                content = {**content[inner], **{key: value for key, value in content.items() if key != inner}}
+                names = _OF_LINEAR if inner == "linear_attn_config" else {}
+                of_layers = {names.get(key, key): value for key, value in content[inner].items()}
+                content = {**of_layers, **{key: value for key, value in content.items() if key != inner}}
         for key, value in content.items():
             name = self.facts["keys"].get(key) or _CANONICAL.get(key, key)
             if name not in named or named[name][1] is None or key == name:

@@ -28,6 +28,7 @@ _NO_TOWERS = (
     "init_config",
     "attn_config",
     "ffn_config",
+    "linear_attn_config",
     "generation_config",
 )
 _TEXT = ("text_config", "llm_config", "language_config", "thinker_config")

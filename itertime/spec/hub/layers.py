@@ -53,6 +53,11 @@ def _mixer_kinds(config: HubConfig, count: int) -> list[str]:
     elif config.has("attn_layer_period"):  # Jamba: attention among Mamba layers
         period, offset = config.count("attn_layer_period"), config.count("attn_layer_offset", 0)
         kinds = ["full" if index % period == offset else "mamba1" for index in range(count)]
+    elif isinstance(listed := config.value("full_attn_layers"), list):  # Kimi-Linear, from 1
+        config.value("kda_layers")
+        kinds = ["full" if index + 1 in listed else "linear" for index in range(count)]
+    elif isinstance(listed := config.value("full_attn_idxs"), list):
+        kinds = ["full" if index in listed else "conv" for index in range(count)]
     elif config.model_type == "bamba":
         attention = config.value("attn_layer_indices", [])
         kinds = ["full" if index in attention else "mamba" for index in range(count)]
@@ -60,10 +65,13 @@ def _mixer_kinds(config: HubConfig, count: int) -> list[str]:
         kinds = _by_interval(config, count)
     for name in ("use_sliding_window", "sliding_window_pattern", "max_window_layers", *_WINDOWS):
         config.value(name)
+    config.value("full_attn_idxs")
     for name in ("num_attention_heads", "num_key_value_heads", "head_dim"):  # which Mamba alone does not use
         config.value(name)
     linear = config.facts["linear"]
     kinds = [linear if kind in ("linear", "linear_attention") else kind for kind in kinds]
+    if linear == "short_conv":
+        kinds = ["short_conv" if kind == "conv" else kind for kind in kinds]
     if linear == "mamba1":
         kinds = ["mamba1" if kind == "mamba" else kind for kind in kinds]
     if len(kinds) != count:
@@ -130,6 +138,10 @@ def _layer(config: HubConfig, kind: str, sparse: bool) -> HubLayer:
         mixer: HubLayer = HubLayer({"mixer": "none"}, 0)
     elif kind == "lightning":
         mixer = _lightning(config, hidden)
+    elif kind == "kda":
+        mixer = _kimi_delta(config, hidden)
+    elif kind == "short_conv":
+        mixer = _short_convolution(config, hidden)
     elif kind in _MIXERS:
         mixer = _state_mixer(config, _MIXERS[kind], hidden)
     elif kind in (*_FULL, *_LIMITED):
@@ -294,6 +306,24 @@ def _lightning(config: HubConfig, hidden: int) -> HubLayer:
     return HubLayer(keys, 5 * hidden * inner + inner)
 
 
+def _kimi_delta(config: HubConfig, hidden: int) -> HubLayer:
+    """Kimi Delta Attention: a gated delta net whose decay and gate have the rank of a head's width."""
+    heads, width = config.count("linear_num_heads"), config.count("linear_head_dim")
+    reach, inner = config.count("linear_conv_kernel_dim"), heads * width
+    matrices = hidden * (3 * inner + heads + 2 * width) + 2 * width * inner + inner * hidden
+    keys: Keys = {"mixer": "delta", "state_heads": heads, "state_head_dim": width, "state_groups": heads}
+    keys |= {"state_size": width, "conv_width": reach, "step_rank": width}
+    return HubLayer(keys, matrices + reach * 3 * inner + heads + inner + width)
+
+
+def _short_convolution(config: HubConfig, hidden: int) -> HubLayer:
+    """A gated short convolution of LFM2."""
+    reach, biased = config.count("conv_L_cache"), config.flag("conv_bias", False)
+    keys: Keys = {"mixer": "conv", "state_heads": 1, "state_head_dim": hidden, "state_size": 1}
+    parameters = 4 * hidden * hidden + reach * hidden + biased * 5 * hidden
+    return HubLayer(keys | {"conv_width": reach}, parameters)
+
+
 def _mlp(config: HubConfig, hidden: int, sparse: bool) -> HubLayer:
     """An MLP, or experts with their router and the shared expert beside them."""
     gated, width = is_gated(config), _dense_width(config, hidden, sparse)
@@ -330,10 +360,25 @@ def _dense_width(config: HubConfig, hidden: int, sparse: bool) -> int:
     if config.model_type == "granitemoehybrid" and not sparse:
         config.value("intermediate_size")
         return config.count("shared_expert_intermediate_size")
+    if config.facts["linear"] == "short_conv" and not sparse:
+        return _adjusted_width(config)
     width = config.value("intermediate_size")
     for name in ("intermediate_size_mlp", "shared_expert_intermediate_size"):
         config.value(name)
     return 4 * hidden if not width and not sparse else config.count("intermediate_size", 4 * hidden)
+
+
+def _adjusted_width(config: HubConfig) -> int:
+    """Width of an MLP of LFM2: two thirds of what the config states, in whole multiples."""
+    width, multiple = config.count("intermediate_size"), config.count("block_multiple_of", 256)
+    factor = config.value("block_ffn_dim_multiplier", 1.0)
+    if not config.flag("block_auto_adjust_ff_dim", True):
+        return width
+    if not isinstance(factor, int | float) or not 0 < factor < 1000 or not multiple:
+        config.refuse(
+            "block_ffn_dim_multiplier", "must be a number above 0, and block_multiple_of at least 1"
+        )
+    return -(-int(factor * int(2 * width / 3)) // multiple) * multiple
 
 
 def _expert_widths(config: HubConfig, width: int) -> tuple[int, int]:

@@ -103,9 +103,10 @@ class ModelKeys:
     frozen: tuple[str, ...] = optional(
         (), "what is not trained: `layers`, kinds of layers by name, `embedding`, `head`"
     )
-    mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "none"] = optional(
+    mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "conv", "none"] = optional(
         "attention",
-        "what mixes the tokens of a layer: attention, Mamba-2, a gated delta net, Mamba, linear attention",
+        "what mixes the tokens of a layer: attention, Mamba-2, a gated delta net, Mamba, linear attention, a "
+        "gated short convolution",
     )
     mlp: StrictBool = optional(True, "a layer has an MLP, or experts")
     state_heads: SizeOrZero = optional(0, "heads of values of a mixer with a state")
@@ -113,7 +114,9 @@ class ModelKeys:
     state_groups: SizeOrZero = optional(0, "heads of keys and of queries of a mixer with a state")
     state_size: SizeOrZero = optional(0, "width of such a key: rows of a head's state")
     conv_width: SizeOrZero = optional(0, "tokens that a mixer's causal convolution reaches back", "tokens")
-    step_rank: SizeOrZero = optional(0, "rank of the step sizes (Mamba)")
+    step_rank: SizeOrZero = optional(
+        0, "rank of the step sizes (Mamba), or of both gates of a delta net (Kimi Delta Attention); 0: full"
+    )
     output_gate: StrictBool = optional(False, "the attention's output has a gate, as wide, from its input")
     index_heads: SizeOrZero = optional(0, "heads of the indexer of sparse attention; 0: not sparse")
     index_head_dim: SizeOrZero = optional(0, "width of such a head")

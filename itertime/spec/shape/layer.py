@@ -84,8 +84,8 @@ class LayerShape(ModelKeys):
 
     @property
     def state_shards(self) -> int:
-        """Pieces of a mixer's state that tensor parallelism can divide: heads, or Mamba's channels."""
-        return self.state_inner if self.mixer == "mamba" else self.state_heads
+        """Pieces of a mixer's state that tensor parallelism can divide: heads, or channels."""
+        return self.state_inner if self.mixer in ("mamba", "conv") else self.state_heads
 
     @cached_property
     def attends(self) -> bool:

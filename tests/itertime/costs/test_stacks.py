@@ -153,6 +153,12 @@ def test_a_scan_and_an_indexer_by_hand():
         )
         scan = np.maximum(moved_s, tokens * seconds) + work.framework.elementwise_multiplier * convolved_s
         assert recurrence_s(work.forms[0])[0] == pytest.approx(scan)
+    keys = {"mixer": "conv", "state_heads": 1, "state_head_dim": 4096, "state_size": 1, "conv_width": 3}
+    short = Workload.of(replace(HYBRID, kinds={"conv": keys}, stack=("conv",)), plan, SYSTEM, profile)
+    gated_s = profile.seconds(Elementwise(np.array([16.0 * tokens * 2048]))) / SYSTEM.site.hbm_fraction
+    assert recurrence_s(short.forms[0])[1] == pytest.approx(
+        1.75 * work.framework.elementwise_multiplier * gated_s
+    )
     model = replace(load_model("deepseek-v2"), index_heads=64, index_head_dim=128, index_keys=2048)
     dense, sparse = model.with_seq_len(2048), model.with_seq_len(tokens)
     assert dense.forward_flops() == replace(dense, **NO_INDEXER).forward_flops()
