@@ -75,6 +75,7 @@ class Job:
     | suspended_s | s | how long it was suspended in the log, beside its run time |
     | nice | | what its user takes off its priority |
     | reservation | name | the reservation of the site in which it runs |
+    | extra | (name, text) | cells of the trace's own columns (x_...), in order of their names, for policies |
     """
 
     job_id: str
@@ -123,6 +124,7 @@ class Job:
     suspended_s: float | None = None
     nice: int | None = None
     reservation: str | None = None
+    extra: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> Literal["iterations", "duration"]:

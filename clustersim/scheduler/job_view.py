@@ -60,6 +60,13 @@ class JobView:
         return self._job.job.weight
 
     @property
+    def extra(self) -> Mapping[str, float | str]:
+        """The cells of the trace's own columns, such as `x_loss`, by the name of the column: numbers as
+        floats, other text as it is. A column in which the job's cell is empty is absent.
+        """
+        return {name: _number_or_text(cell) for name, cell in self._job.job.extra}
+
+    @property
     def submit_s(self) -> float:
         return self._job.job.submit_s
 
@@ -541,3 +548,10 @@ class JobView:
             saves=0.0 if saved else job.save_owed_at(facts.now_s),
             loads=job.work_left_at(facts.now_s) < job.work,
         )
+
+
+def _number_or_text(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell

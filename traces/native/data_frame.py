@@ -9,7 +9,7 @@ from itertime.errors import TableError, UnknownName, UserError
 from itertime.io import check_repeated, has_parquet, shown
 from traces.job import Job
 
-from .schema import COLUMNS, contradictions
+from .schema import COLUMNS, OWN_PREFIX, contradictions, extra_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ def jobs_of_frame(frame: Any) -> list[Job]:
 
     `frame`: of pandas, or of a library with the Arrow stream interface or the data frame interchange
     protocol (polars, pyarrow, ...). A missing value (None, NaN, NaT) is "not stated". Columns of names that
-    start with x_ are not read, as in a file. TableError names the row, counted from 0, the column and the
+    start with x_ are for policies, as in a file. TableError names the row, counted from 0, the column and the
     value of a mistake. UserError for another library's frame without pyarrow, which reads it.
     """
     import pandas as pd
@@ -51,7 +51,7 @@ def jobs_of_frame(frame: Any) -> list[Job]:
         frame = pd.api.interchange.from_dataframe(frame)
     names = [str(name) for name in frame.columns]
     for name in names:
-        if name not in COLUMNS and not name.startswith("x_"):
+        if name not in COLUMNS and not name.startswith(OWN_PREFIX):
             raise TableError(f"data frame: {UnknownName('column', shown(name), COLUMNS)}")
     check_repeated(names, "data frame")
     if missing := [name for name in ("job_id", "submit_s") if name not in names]:
@@ -67,14 +67,17 @@ def _jobs(frame: pd.DataFrame, names: list[str]) -> Iterator[Job]:
     for row, (cells, row_has_value) in enumerate(
         zip(zip(*columns, strict=True), zip(*has_value, strict=True), strict=True)
     ):
-        values = {}
+        values: dict[str, Any] = {}
+        own_cells = []
         for name, cell, is_known in zip(names, cells, row_has_value, strict=True):
             if is_known and name in COLUMNS:
                 values[name] = _parsed(row, name, str(cell))
+            elif is_known:
+                own_cells.append((name, str(cell)))
         for name in ("job_id", "submit_s"):
             if name not in values:
                 raise TableError(f"data frame, row {row}: {name}: is empty; every job needs one")
-        job = Job(**values)
+        job = Job(**values, extra=extra_of(own_cells))
         for column, value, text in contradictions(job):
             raise TableError(f"data frame, row {row}: {column}={shown(value)}: {text}")
         yield job

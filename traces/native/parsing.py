@@ -26,7 +26,7 @@ from traces.dependencies import cycle_of, words_of_cycle
 from traces.job import Job, job_of
 
 from .misfits import misfit
-from .schema import COLUMNS, NAMES, contradictions
+from .schema import COLUMNS, NAMES, OWN_PREFIX, contradictions, extra_of
 
 __all__ = ["TEXTS", "read_rows"]
 
@@ -39,6 +39,7 @@ TEXTS = (
 _FREE = tuple(name for name in TEXTS if name not in NAMES)
 _BY_ITERATIONS, _BY_DURATION = ("model", "global_batch", "iterations"), ("gpus", "duration_s")
 _FIELDS = [field.name for field in fields(Job)]
+_EXTRA = _FIELDS.index("extra")
 _Misfit = tuple[str, object, str] | None
 _UNSTATED: list[Any] = [None, None, *(field.default for field in fields(Job)[2:])]
 
@@ -184,7 +185,7 @@ def _check_header(table: Table) -> None:
         example = "job_id,submit_s,gpus,duration_s"
         raise TableError(f"{where}: empty file; the first line names the columns, for example {example}")
     check_repeated(columns, where)
-    unknown = [name for name in columns if name not in COLUMNS and not name.startswith("x_")]
+    unknown = [name for name in columns if name not in COLUMNS and not name.startswith(OWN_PREFIX)]
     missing = _missing(columns)
     if not unknown and not missing:
         return
@@ -229,12 +230,20 @@ def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[tuple[
         for i, name in enumerate(table.columns)
         if name in COLUMNS
     ]
+    own_columns = [(i, name) for i, name in enumerate(table.columns) if name.startswith(OWN_PREFIX)]
+    text_of_cell = without_guard if table.is_csv else str
     for line, row in table.rows:
         if len(row) != width:
             text = f"has {len(row)} cells where the header has {width}; look for a stray comma"
             problems.add_row(line, text)
             continue
-        job = _job(line, row, readers, problems)
+        extra: tuple[tuple[str, str], ...] = ()
+        if own_columns:
+            try:
+                extra = extra_of((name, text_of_cell(row[i])) for i, name in own_columns)
+            except ValueError as error:
+                problems.add_row(line, f"{OWN_PREFIX}...: {error}")
+        job = _job(line, row, readers, extra, problems)
         if job is None:
             continue
         for column, value, text in contradictions(job):
@@ -248,7 +257,11 @@ def _jobs(table: Table, problems: _Problems, models: _Models) -> Iterator[tuple[
 
 
 def _job(
-    line: int, row: list[str], readers: list[tuple[int, int, Callable[[str], Any]]], problems: _Problems
+    line: int,
+    row: list[str],
+    readers: list[tuple[int, int, Callable[[str], Any]]],
+    extra: tuple[tuple[str, str], ...],
+    problems: _Problems,
 ) -> Job | None:
     values = _UNSTATED.copy()
     problem_count = problems.count
@@ -264,4 +277,5 @@ def _job(
         for value, name in zip(values, ("job_id", "submit_s"), strict=False):
             if value is None and problems.count == problem_count:
                 problems.add(line, name, "", "is empty; every job needs one")
+    values[_EXTRA] = extra
     return job_of(values) if problems.count == problem_count else None

@@ -7,7 +7,7 @@ file, line, column and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -26,11 +26,16 @@ __all__ = [
     "MIN_ITERATIONS",
     "MIN_SECONDS",
     "NAMES",
+    "OWN_PREFIX",
     "contradictions",
+    "extra_of",
     "number",
     "unreadable",
     "whole",
 ]
+
+OWN_PREFIX = "x_"
+"""The names of a trace's own columns start with it. Policies get their cells, and nothing else reads them."""
 
 MAX_SECONDS = 4e9  # epoch seconds until 2096; above 8e9 a double cannot resolve the microseconds of tables
 MIN_SECONDS = 1e-6  # the resolution of tables
@@ -48,6 +53,13 @@ def _text(text: str) -> str:
     if len(text) > _MAX_TEXT:
         raise ValueError(f"is longer than {_MAX_TEXT:,} characters; shorten it")
     return text
+
+
+def extra_of(cells: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The field `extra` of a job with these cells of its trace's own columns, in order of their names; those
+    that are empty are left out. Raises ValueError for a cell that is too long.
+    """
+    return tuple(sorted((name, _text(text)) for name, text in cells if text and not text.isspace()))
 
 
 def number(text: str) -> float:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from itertime.errors import UserError
-from itertime.io import check_parquet, replacing, with_guard
+from itertime.io import check_parquet, replacing, shown, with_guard
 from itertime.spec import Models
 from traces.job import Job
 
 from .packed_jobs import PackedJobs
 from .parsing import TEXTS, read_rows
-from .schema import COLUMNS
+from .schema import COLUMNS, OWN_PREFIX
 from .sorted_jobs import StoredJobs
 
 __all__ = ["read_trace", "store_trace", "write_trace"]
@@ -34,8 +34,9 @@ def read_trace(
 
     CSV may be gzip-compressed, with a byte order mark, with any line ends, and with the guard against
     spreadsheet formulas on text. Columns are `job_id, submit_s`, either `model, global_batch, iterations` or
-    `gpus, duration_s`, and the optional fields of `Job`. A column named `x_...` is the user's own and is
-    ignored. `known_models` are the models that a job stated in iterations may name (None: the shipped ones).
+    `gpus, duration_s`, and the optional fields of `Job`. A column named `x_...` is the user's own: its cells
+    are in `Job.extra`, for policies. `known_models` are the models that a job stated in iterations may name
+    (None: the shipped ones).
 
     Raises UserError if the file cannot be opened. Otherwise raises one TableError that lists the first 20
     mistakes as `file:line: column=value: what is wrong; how to fix it`. Parquet rows count from 1.
@@ -67,8 +68,9 @@ def store_trace(
 def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
     """Write jobs as CSV, gzip-compressed CSV or Parquet, by the ending of `path`: .csv, .csv.gz, .parquet.
 
-    Columns that no job states are left out. Reading the file gives equal jobs. Raises UserError for another
-    ending, for Parquet without pyarrow, or if `path` cannot be written.
+    Columns that no job states are left out; own columns of the jobs are the last. Reading the file gives
+    equal jobs. Raises UserError for another ending, for Parquet without pyarrow, for an own column whose name
+    does not start with x_, or if `path` cannot be written.
     """
     path, jobs = Path(path), list(jobs) if isinstance(jobs, Iterator) else jobs
     write = next((f for ending, f in _WRITERS.items() if path.name.endswith(ending)), None)
@@ -81,9 +83,11 @@ def write_trace(jobs: Iterable[Job], path: str | Path) -> None:
 
 
 def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
+    """The columns that a job states, then the own columns of jobs in order of appearance."""
     if isinstance(jobs, PackedJobs):
         fields_in_use = jobs.fields_in_use()
-        return [c for c in COLUMNS if c in fields_in_use]
+        own_columns = _own_columns(jobs.column("extra")) if "extra" in fields_in_use else []
+        return [*(c for c in COLUMNS if c in fields_in_use), *own_columns]
     blank, columns = Job("", 0.0), {"job_id", "submit_s"}
     unused = tuple(c for c in COLUMNS if c not in columns)
     values_of, unstated = _values_of(unused), _values_of(unused)(blank)
@@ -95,12 +99,25 @@ def _columns_in_use(jobs: Iterable[Job]) -> list[str]:
             )
             unused = tuple(c for c in unused if c not in columns)
             values_of, unstated = _values_of(unused), _values_of(unused)(blank)
-    return [c for c in COLUMNS if c in columns]
+    return [*(c for c in COLUMNS if c in columns), *_own_columns(job.extra for job in jobs)]
+
+
+def _own_columns(extras: Iterable[Sequence[tuple[str, str]]]) -> list[str]:
+    names = list(dict.fromkeys(name for extra in extras for name, _ in extra))
+    for name in names:
+        if not name.startswith(OWN_PREFIX):
+            raise UserError(f"extra: {shown(name)}: the name of an own column must start with {OWN_PREFIX}")
+    return names
 
 
 def _rows(jobs: Iterable[Job], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """The values of some columns of each job."""
-    return jobs.rows(*columns) if isinstance(jobs, PackedJobs) else map(_values_of(columns), jobs)
+    """The values of some columns of each job; own columns are the last."""
+    fields = [name for name in columns if not name.startswith(OWN_PREFIX)]
+    own_columns = columns[len(fields) :]
+    if not own_columns:
+        return jobs.rows(*fields) if isinstance(jobs, PackedJobs) else map(_values_of(fields), jobs)
+    rows = _rows(jobs, [*fields, "extra"])
+    return ((*values, *map(dict(extra).get, own_columns)) for *values, extra in rows)
 
 
 def _values_of(columns: Sequence[str]) -> Callable[[Job], tuple[Any, ...]]:
@@ -132,9 +149,13 @@ def _write_gzip(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
         file.detach()
 
 
+def _is_text(column: str) -> bool:
+    return column in TEXTS or column.startswith(OWN_PREFIX)
+
+
 def _write_rows(jobs: Iterable[Job], columns: list[str], file: io.TextIOWrapper) -> None:
     # csv does not quote a lone carriage return, which would then end the row.
-    texts = [name for name in columns if name in TEXTS]
+    texts = [name for name in columns if _is_text(name)]
     returns = any("\r" in text for row in _rows(jobs, texts) for text in row if text)
     writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL)
     writer.writerow(columns)
@@ -146,7 +167,7 @@ def _write_parquet(jobs: Iterable[Job], columns: list[str], path: Path) -> None:
     import pyarrow.parquet as pq
 
     def column_type(name: str) -> Any:
-        return pa.string() if name in TEXTS else pa.int64() if name in _INTEGERS else pa.float64()
+        return pa.string() if _is_text(name) else pa.int64() if name in _INTEGERS else pa.float64()
 
     schema, rows = pa.schema([(name, column_type(name)) for name in columns]), _rows(jobs, columns)
     batches = []

@@ -45,6 +45,12 @@ def left(job: JobView) -> float:
     return job.remaining(1)
 
 
+def test_a_policy_sees_the_own_columns_of_a_trace() -> None:
+    job = rigid("a", 0.0, 1, 1.0, extra=(("x_loss", "0.5"), ("x_queue", "blue")))
+    looks, _ = seen(job, lambda view: dict(view.extra))  # type: ignore[arg-type, return-value]
+    assert looks[0.0] == {"x_loss": 0.5, "x_queue": "blue"}
+
+
 LOOKS = [
     left, lambda job: job.oracle_remaining(1), lambda job: job.work_left, lambda job: job.oracle_work_left
 ]  # fmt: skip

@@ -63,6 +63,8 @@ def jobs(draw: st.DrawFn, job_id: str) -> Job:
             ["clipping=bucket,optimizer=lamb", "compression=topk,compression_density=0.25", "optimizer=came"]
         ),
     }
+    own_cells = st.dictionaries(st.sampled_from(["x_loss", "x_=1"]), names, max_size=2)
+    optional["extra"] = own_cells.map(lambda cells: tuple(sorted(cells.items())))
     for name, values in optional.items():
         if draw(st.booleans()):
             work[name] = draw(values)
@@ -111,7 +113,7 @@ def test_all_encodings_of_a_trace_give_equal_jobs(
     path = write(tmp_path, gzip.compress(data) if packed else data)
     assert read_trace(path) == [
         Job("ä", 0.0, gpus=8, duration_s=1000.0),
-        Job("b,", 2.5, gpus=1, duration_s=60.0),
+        Job("b,", 2.5, gpus=1, duration_s=60.0, extra=(("x_note", "free text"),)),
     ]
 
 
