@@ -80,7 +80,8 @@ class Prediction:
 
     `fits`: whether the plan leaves `memory_headroom`, a share of the GPU's `capacity_bytes`, free. `reason`
     says why the plan does not fit, and is empty if it does. `extrapolated` names the parts of the profile
-    that the prediction asked for sizes beyond those measured. `interval_s`: lowest and highest seconds of
+    that the prediction asked for sizes beyond those measured. `unusable` names those that the profile cannot
+    use, with what stood in for them. `interval_s`: lowest and highest seconds of
     nine in ten measured iterations, None where too little is known. `interval_basis`: what its width comes
     from, in words. `spread_s`: 5th and 95th percentile of an
     iteration's seconds from draw to draw of the samples, None where their lengths do not vary.
@@ -96,6 +97,7 @@ class Prediction:
     reason: str
     mfu: float
     extrapolated: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
     interval_s: tuple[float, float] | None = None
     capacity_bytes: float = math.inf
     memory_headroom: float = 0.0
@@ -190,6 +192,7 @@ class Evaluation:
         extrapolated: tuple[str, ...] = (),
         interval: tuple[float, float] | None = None,
         basis: str = "",
+        unusable: tuple[str, ...] = (),
     ) -> Prediction:
         """The prediction of the plan at `row`. Batches know neither what is extrapolated nor the interval
         with its basis.
@@ -214,6 +217,7 @@ class Evaluation:
             model_flops=float(work.model_flops[row]),
             hardware_flops=float(work.hardware_flops[row]),
             extrapolated=extrapolated,
+            unusable=unusable,
             interval_s=interval,
             interval_basis=basis,
         )
@@ -263,7 +267,7 @@ def predict(
     name, iteration_s = framework.name if framework else "", float(evaluation.iteration_s[0])
     interval = interval_s(model, plan, system, iteration_s, framework=name)
     basis = interval_basis(model, plan, system, framework=name)
-    return evaluation.prediction(0, watched.extrapolated(), interval, basis)
+    return evaluation.prediction(0, watched.extrapolated(), interval, basis, watched.unusable())
 
 
 def check_utilisation(evaluation: Evaluation, row: int, profile: Profile, system: System) -> None:

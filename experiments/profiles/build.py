@@ -15,7 +15,7 @@ from typing import Any
 
 from itertime.commandline import run_task
 from itertime.io import write_text
-from itertime.profiling import render
+from itertime.profiling import plain_values, render
 from itertime.spec import Evidence, Profile, load_profile
 from itertime.spec.kernels import AttentionSlowdown
 from itertime.spec.operators import GemmModel, PowerTerm
@@ -23,7 +23,7 @@ from itertime.spec.size_table import SizeTable
 
 from .attention_slowdown import measure_slowdown
 from .chips import IN_TRAINING_ROWS, Chip, chip_named
-from .collected import fit_table
+from .collected import core_profile, fit_table, is_of_core
 from .fit_attention import fit_attention
 from .fit_collectives import by_reductions, fit_collectives
 from .fit_elementwise import fit_elementwise
@@ -44,6 +44,11 @@ profile:
 
     itertime profile collect -o mine.csv.gz
     {PROGRAM} mine.csv.gz --gpu h100-80gb --base h100-80gb -o mine.json
+
+A table of a CPU needs neither; what it lacks, predictions refuse:
+
+    itertime profile collect --device cpu --for MODEL --ranks 2 -o core.csv
+    {PROGRAM} core.csv -o core.json
 
 A YAML file with the fields of a `Chip` describes a GPU of another type.
 """
@@ -100,7 +105,9 @@ def _in_training(profile: dict[str, Any], chip: Chip) -> dict[str, Any]:
 
 
 def _collected(path: Path, chip: Chip, base: str | None) -> dict[str, Any]:
-    """The profile of one's own GPU."""
+    """The profile of one's own GPU, or of a core of one's own CPU."""
+    if is_of_core(path):
+        return plain_values(core_profile(path))
     profile, evidence = fit_table(path, chip, base)
     return dataclasses.asdict(profile) | {
         "collectives": {name: _plain(table) for name, table in profile.collectives.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from scipy.optimize import least_squares
 
 from itertime.arrays import Array
 from itertime.errors import UserError
+from itertime.spec import Evidence
 
 __all__ = [
     "NAMES",
@@ -22,6 +23,7 @@ __all__ = [
     "fit_logarithms",
     "mape_pct",
     "measured_range",
+    "missed_pct",
     "read_rows",
     "read_table",
     "significant",
@@ -106,6 +108,15 @@ def credit(sources: pd.Series) -> str:
 def mape_pct(predicted: Array, measured: Array) -> float:
     """Mean absolute percentage error, rounded to 0.01."""
     return round(float(np.mean(np.abs(np.asarray(predicted) / np.asarray(measured) - 1))) * 100, 2)
+
+
+def missed_pct(evidence: Iterable[Evidence]) -> float:
+    """By how much fits miss their rows, in sample or held out, whichever is more: the mean over the rows."""
+    fitted = [item for item in evidence if item.kind == "fitted" and item.rows]
+    if not fitted:
+        return 0.0
+    errors = [max(item.error_in_sample_pct or 0.0, item.error_held_out_pct or 0.0) for item in fitted]
+    return float(np.average(errors, weights=[item.rows for item in fitted]))
 
 
 def measured_range(**arguments: Array) -> dict[str, tuple[float, float]]:

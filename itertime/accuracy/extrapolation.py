@@ -51,6 +51,16 @@ class WatchedProfile:
         self._warn(extrapolations)
         return tuple(sorted(extrapolations))
 
+    def unusable(self) -> tuple[str, ...]:
+        """The profile's unusable parts that were asked for, each with what stood in for it."""
+        stand_ins, timed = self.profile.unusable, self.profile.timed
+        parts = {
+            query.range_key: stand_ins[query.range_key]
+            for query in self._queries
+            if query.range_key in stand_ins and _runs(query) and not (timed and timed.has(query))
+        }
+        return tuple(f"{part}: {parts[part]}" for part in sorted(parts))
+
     def _warn(self, extrapolations: Mapping[str, str]) -> None:
         name = self.profile.name
         new = [part for part in sorted(extrapolations) if (name, part) not in _warned]
@@ -58,6 +68,12 @@ class WatchedProfile:
             _warned.update((name, part) for part in new)
             parts = "; ".join(f"{part} ({extrapolations[part]})" for part in new)
             _log.warning("warning: profile %s is extrapolated beyond what was measured: %s", name, parts)
+
+
+def _runs(query: Query) -> bool:
+    """Whether a query is of a kernel that runs: of some bytes, and if it is a collective of several ranks."""
+    sizes = query.sizes
+    return bool(np.max(sizes.get("ranks", 2)) > 1 and np.max(sizes.get("bytes", 1)) > 0)
 
 
 def _first_outside(sizes: Mapping[str, ArrayLike], measured: Mapping[str, tuple[float, float]]) -> str:

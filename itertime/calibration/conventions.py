@@ -181,6 +181,9 @@ def scaled_model(name: str) -> ModelSpec | None:
     return construct(ModelSpec, {"name": name.lower(), **base, **own}, _FILE)
 
 
+_OF_GPUS = tuple(name for name in PRECISIONS if name != "fp32")
+
+
 def precision_of(recipe: str | None) -> str:
     """The precision that a recipe's name means. Raises UserError for one that no profile can have.
 
@@ -188,12 +191,12 @@ def precision_of(recipe: str | None) -> str:
     ('fp8', 'fp8_block', 'mxfp8', 'bf16')
     """
     name = re.sub(r"[- ]+", "_", (recipe or "bf16").lower())
-    if name in PRECISIONS:
+    if name in _OF_GPUS:
         return name
     for precision, pattern in CONVENTIONS.precisions.items():
         if re.fullmatch(pattern, name):
             return precision
-    raise UserError(f"precision={recipe}: no profile has matrices in it; known: {', '.join(PRECISIONS)}")
+    raise UserError(f"precision={recipe}: no profile has matrices in it; known: {', '.join(_OF_GPUS)}")
 
 
 def graphs_of(cuda_graphs: str | None, assumed: list[str]) -> str:

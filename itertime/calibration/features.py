@@ -15,7 +15,7 @@ from typing import Any
 
 from itertime.errors import UserError
 from itertime.io import names_file
-from itertime.spec import DISPATCHERS, PlanOptions, list_frameworks, load_framework
+from itertime.spec import DISPATCHERS, IN_32_BIT, PlanOptions, list_frameworks, load_framework
 
 from .conventions import conventions_of, graphs_of, precision_of, software_of, trained_by_megatron_deepspeed
 from .table import Cells
@@ -103,7 +103,7 @@ def _options(row: Cells, assumed: list[str]) -> PlanOptions:
     submissions to MLPerf, and attention also where the source says that it may be.
     """
     stated = {name: row[name] for name in _IN_8_BIT if row[name] is not None}
-    if precision_of(row["precision"]) in ("bf16", "tf32"):
+    if precision_of(row["precision"]) in ("bf16", *IN_32_BIT):
         return PlanOptions(**stated)
     tuned = "mlperf" in (row["framework"] or "").lower()
     maybe = re.search(r"(?i)attention.*fp8", row["missing"] or "") is not None

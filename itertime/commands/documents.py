@@ -94,6 +94,7 @@ def plan_document(model: ModelSpec, plan: Plan, system: System, prediction: Pred
         "reason": prediction.reason,
         **{name: getattr(prediction, name) for name in RATES},
         "extrapolated": list(prediction.extrapolated),
+        **({"unusable": list(prediction.unusable)} if prediction.unusable else {}),
         "approximations": list(approximations_of(model)),
         "breakdown": prediction.breakdown,
         "memory_parts_gb": {name: size / 1e9 for name, size in prediction.memory_parts.items()},

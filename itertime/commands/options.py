@@ -67,7 +67,10 @@ Ep = Annotated[int, option("--ep", "Expert parallelism: ranks that share the exp
 
 
 Precision = Annotated[
-    str, option("--precision", "Of the layers' matrices: bf16, fp8, fp8_block, mxfp8 or nvfp4.", EXECUTION)
+    str,
+    option(
+        "--precision", "Of the layers' matrices: bf16, fp8, fp8_block, mxfp8, nvfp4, tf32, fp32.", EXECUTION
+    ),
 ]
 FrameworkName = Annotated[
     str | None,

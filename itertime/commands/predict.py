@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from itertime.commandline import option_groups, print_json
-from itertime.errors import UserError, shown
+from itertime.errors import UserError, printable, shown
 
 from .documents import error_note, plan_document, rates_text, rules_text, wrapped
 from .idle_options import print_unpredicted, print_without_effect
@@ -78,6 +78,8 @@ def _print_prediction(prediction: Prediction, plan: Plan) -> None:
         print(f"nine in ten iterations take {low:.4f} to {high:.4f} s, by the lengths of the samples drawn")
         if prediction.sampling_error_s:
             print(f"standard error of the mean, of sampled iterations: {prediction.sampling_error_s:.2g} s")
+    for part in prediction.unusable:
+        print(wrapped(printable(f"warning: the profile cannot use its own {part}")), file=sys.stderr)
     for name, seconds in prediction.breakdown.items():
         if seconds > 0:
             print(f"  {name:18} {seconds:10.4f} s {seconds / prediction.iteration_s:6.1%}")

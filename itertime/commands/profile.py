@@ -82,6 +82,16 @@ def collect(
         option("--for", "Time what trainings of this model launch instead of a grid; repeatable."),
     ] = None,
     splits: Annotated[str, option("--tp", "Of --for: tensor-parallel ranks, for example 1,2.")] = "1",
+    micro_batches: Annotated[
+        str, option("--micro-batch", "Of --for: sequences of a micro-batch.")
+    ] = "1,2,4,8",
+    processes: Annotated[
+        int, option("--processes", "Of --for on a CPU: cores that run each kernel at a time.", min=1)
+    ] = 1,
+    ranks: Annotated[
+        str | None,
+        option("--ranks", "Processes of collectives, for example 2; default: 2, 4, 8 ... GPUs, no cores."),
+    ] = None,
     seconds: Annotated[float, option("--seconds", "How long each kernel is timed.")] = 0.5,
     warm_up: Annotated[float, option("--warm-up", "How long each runs before that.")] = 0.3,
     burst: Annotated[bool, option("--burst", "Single runs on a rested GPU instead.")] = False,
@@ -92,7 +102,7 @@ def collect(
     A command that was interrupted goes on when it is repeated.
     """
     from itertime.errors import UserError
-    from itertime.profiling import Pace
+    from itertime.profiling import ModelGrid, Pace
     from itertime.profiling import collect as run
     from itertime.spec import load_model
 
@@ -102,8 +112,12 @@ def collect(
     if quick:
         grid, seconds = "quick", min(seconds, QUICK_SECONDS)
     pace = Pace(None if burst else seconds, warm_up, repeats)
-    specs = [load_model(name) for name in models or ()]
-    rows, missing = run(device, grid, pace, output, specs, numbers_of("--tp", splits))
+    timed_grid: str | ModelGrid = grid
+    if models:
+        specs = tuple(load_model(name) for name in models)
+        timed_grid = ModelGrid(specs, numbers_of("--tp", splits), numbers_of("--micro-batch", micro_batches))
+    groups = None if ranks is None else numbers_of("--ranks", ranks)
+    rows, missing = run(device, timed_grid, pace, output, processes, groups)
     print(f"{rows} rows written to {output}" + (f", {missing} left out" if missing else ""))
 
 

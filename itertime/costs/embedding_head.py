@@ -7,6 +7,7 @@ import numpy as np
 from itertime.arrays import Array, any_of
 from itertime.spec import Elementwise
 
+from .memory_bound import PASSES
 from .partition import Workload
 
 
@@ -23,7 +24,9 @@ def embedding_s(workload: Workload, reduced: Array) -> tuple[Array, Array]:
     dropped = 5 if model.dropout else 0
     added = dropped + (6 if model.positions == "learned" else 0)
     frozen = not model.trains_embedding  # no gradient
-    looked_up = profile.seconds(Elementwise(np.array([4 * elements, 6 * elements]), "embedding"))
+    looked_up = profile.seconds(
+        Elementwise(np.array([4 * elements, 6 * elements]), "embedding", backward=PASSES)
+    )
     gradient = plans.width * (2 + plans.accumulated) * workload.partition.table
     elementwise = profile.seconds(Elementwise(np.array([added * elements, dropped * elements, gradient])))
     hbm_fraction = workload.system.site.hbm_fraction
@@ -64,15 +67,13 @@ def head_s(workload: Workload, reduced: Array) -> tuple[Array, Array, Array]:
     times = workload.gemm_factor * workload.gemm_s(m, n, k)
     times[:3] = chunks * times[:3]
     norm = "rmsnorm" if model.norm == "rmsnorm" else "layernorm"
-    loss, loss_back = _loss_bytes(workload)
+    loss_bytes = np.array([of_a_logit * tokens * columns for of_a_logit in _loss_bytes(workload)])
     norm_bytes = np.array([4 * tokens * h, 6 * tokens * h]) * plans.width
-    normed = profile.seconds(Elementwise(norm_bytes, norm, h))
-    crossed = profile.seconds(
-        Elementwise(np.array([loss * tokens * columns, loss_back * tokens * columns]), "cross_entropy")
-    )
+    normed = profile.seconds(Elementwise(norm_bytes, norm, h, backward=PASSES))
+    crossed = profile.seconds(Elementwise(loss_bytes, "cross_entropy", backward=PASSES))
     memory = normed + crossed
     if model.encoder:
-        memory = memory + normed + profile.seconds(Elementwise(norm_bytes, "gelu"))
+        memory = memory + normed + profile.seconds(Elementwise(norm_bytes, "gelu", backward=PASSES))
     if frozen:
         times[2::3] = 0.0
     summed_bytes = 0.0 if frozen else chunks * plans.width * plans.accumulated * columns * h

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from itertime.arrays import Array
-from itertime.spec import PRECISIONS, Cast, Gemm, ModelSpec
+from itertime.spec import IN_32_BIT, PRECISIONS, Cast, Gemm, ModelSpec
 from itertime.spec.layers import mixer_shapes
 
 from .kernel_times import KernelTimes
@@ -62,7 +62,7 @@ def linear_s(forms: Sequence[Workload]) -> list[Linear]:
     for code in codes:
         precision = PRECISIONS[code]
         seconds = multiplier * profile.seconds(Gemm.of_both_passes(m, n, k, precision))
-        if precision not in ("bf16", "tf32"):
+        if precision not in ("bf16", *IN_32_BIT):
             seconds = seconds * framework.fp8_multiplier
             reads = np.concatenate([*map(_first_reads, forms, matrices)])
             cast_s = operand_casts_s(profile, np.array([m * k * reads[:, None], m * n]), precision)

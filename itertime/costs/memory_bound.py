@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from itertime.arrays import Array, Flags
-from itertime.spec import PRECISIONS, Elementwise
+from itertime.spec import Elementwise
 
 from .partition import Workload
 
-_BF16, _TF32 = PRECISIONS.index("bf16"), PRECISIONS.index("tf32")
 PASSES = np.array([[False], [True]])  # forward, backward: the rows of a kernel's bytes
 
 
@@ -68,7 +67,7 @@ def _memory_bound_kernels(workload: Workload) -> list[Kernel]:
     if model.gated_mlp:
         activation = Kernel("swiglu", 10 * middle, 16 * middle, module=mlp)
     if fuses:  # with the cast of its result, which is neither written in 16 bit nor read again
-        spared = 4 * middle * ((plans.precision != _BF16) & (plans.precision != _TF32))
+        spared = 4 * middle * plans.below_16_bit
         again = spared * (2 if model.gated_mlp else 1)
         activation = activation._replace(
             forward=activation.forward - spared, backward=activation.backward - again

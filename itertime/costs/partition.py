@@ -15,6 +15,7 @@ from itertime.cached import cached_property
 from itertime.errors import UserError
 from itertime.schedule import FIRST, HEAVY, LAST, kind_column
 from itertime.spec import (
+    IN_32_BIT,
     PRECISIONS,
     Framework,
     Gemm,
@@ -204,7 +205,7 @@ class Workload:
         """The workload under `framework`; None is the system's."""
         check_predictable(model)
         if any_of(plans.in_32_bit):
-            _check_32_bit(model, plans.options)
+            _check_32_bit(model, plans.options, PRECISIONS[plans.precision[np.argmax(plans.in_32_bit)]])
         if model.frozen_bits < 16 and any_of(plans.below_16_bit):
             precision = PRECISIONS[plans.precision[np.argmax(plans.below_16_bit)]]
             raise UserError(
@@ -309,10 +310,15 @@ class Workload:
 
     def gemm_s(self, m: Array, n: Array, k: Array, batch: Array | int = 1) -> Array:
         """The profile's seconds of products outside `linear_s`: in 16 bit, or in 32 where the plan is."""
-        seconds, wide = self.profile.seconds(Gemm(m, n, k, batch)), self.plans.in_32_bit
+        plans, wide = self.plans, self.plans.in_32_bit
         if not any_of(wide):
-            return seconds
-        return np.where(wide, self.profile.seconds(Gemm(m, n, k, batch, "tf32")), seconds)
+            return self.profile.seconds(Gemm(m, n, k, batch))
+        plans_of = {"bf16": ~wide, **{name: plans.precision == PRECISIONS.index(name) for name in IN_32_BIT}}
+        seconds = np.zeros(len(plans))
+        for name, those in plans_of.items():
+            if any_of(those):
+                seconds = np.where(those, self.profile.seconds(Gemm(m, n, k, batch, name)), seconds)
+        return seconds
 
     def take(self, rows: Whole) -> Workload:
         """The workload of the plans at `rows`."""
@@ -324,7 +330,7 @@ class Workload:
         )
 
 
-def _check_32_bit(model: ModelSpec, options: PlanOptions) -> None:
+def _check_32_bit(model: ModelSpec, options: PlanOptions, precision: str) -> None:
     """Raises UserError for what has no costs in 32 bit."""
     broken = {
         "flash kernels compute in 16 bit; set the model's attention=core": model.attention != "core",
@@ -338,7 +344,7 @@ def _check_32_bit(model: ModelSpec, options: PlanOptions) -> None:
     }
     reasons = [reason for reason, holds in broken.items() if holds]
     if reasons:
-        raise UserError(f"{model.name}: precision=tf32: " + "; ".join(reasons))
+        raise UserError(f"{model.name}: precision={precision}: " + "; ".join(reasons))
 
 
 def padded_vocab(model: ModelSpec, tp: Whole) -> Whole:

@@ -2,7 +2,7 @@
 
 | name | what |
 |---|---|
-| `collect`, `Pace` | time the operators of this machine with torch, and write the table |
+| `collect`, `Pace`, `ModelGrid` | time the operators of this machine with torch, and write the table |
 | `check_profile`, `ProfileFinding` | whether a profile is plausible |
 | `compare_profiles`, `mean_ratios`, `Difference` | two profiles kernel by kernel |
 | `new_system`, `write_system`, `NewSystem` | a system of chips that only a data sheet describes |
@@ -25,7 +25,7 @@ from .chip_sheet import (
     reached_share,
     read_sheet,
 )
-from .collecting import Pace, collect
+from .collecting import ModelGrid, Pace, collect
 from .compare_profiles import Difference, compare_profiles, mean_ratios
 from .new_system import NewSystem, new_system, write_system
 from .profile_text import plain_values, render
@@ -36,6 +36,7 @@ __all__ = [
     "ChipSheet",
     "ClassFigures",
     "Difference",
+    "ModelGrid",
     "NewSystem",
     "Pace",
     "ProfileFinding",

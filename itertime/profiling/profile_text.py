@@ -32,4 +32,7 @@ def plain_values(profile: Profile) -> dict[str, Any]:
     values = dataclasses.asdict(profile)
     for table in values["collectives"].values():
         table.pop("_dense")
+    for name in ("timed", "is_core"):
+        if not values[name]:
+            values.pop(name)
     return values

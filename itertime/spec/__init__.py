@@ -22,6 +22,7 @@
 | `modules_of`, `outer_modules`, `absent_modules` | modules to recompute |
 | `recompute_code`, `in_order`, `recompute_problem` | of what is recomputed: code, order, fault |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
+| `IN_32_BIT` | the precisions of 32 bit throughout |
 | `RULES`, `DEFAULT_RULES` | the rules by which plans are predicted |
 | `refusals` | what the rules of a plan cannot say of it |
 | `CHOICES` | the words that a field of a plan may have, by field |
@@ -93,6 +94,7 @@ from .plans import (
     DEFAULT_RULES,
     DISPATCHERS,
     HABIT,
+    IN_32_BIT,
     ONE_BIT,
     PRECISIONS,
     RECOMPUTE,
@@ -149,6 +151,7 @@ __all__ = [
     "DEFAULT_USD_PER_GPU_HOUR",
     "DISPATCHERS",
     "HABIT",
+    "IN_32_BIT",
     "NETWORK_EFFICIENCY",
     "NO_EVALUATIONS",
     "ONE_BIT",

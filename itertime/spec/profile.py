@@ -33,8 +33,10 @@ from .kernels import (
     Gemm,
     GroupedGemm,
     Query,
+    TimedKernels,
 )
 from .operators import Array, GemmModel, PowerTerm
+from .plans import IN_32_BIT
 from .size_table import SizeTable
 
 FOLDER = Path(__file__).parents[1] / "profiles"
@@ -57,6 +59,8 @@ ELEMENTWISE_KINDS = (
 OLDER_ATTENTION = ("flash1", "triton")
 NEWER_ATTENTION = ("flash3", "cudnn", "cudnn_fp8", "cudnn_mxfp8")
 ELEMENTWISE_STYLES = ("fused", "compiled", "eager")
+UNUSABLE_PCT = 50.0
+"""The error above which a fit is not used."""
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 
 
@@ -67,10 +71,13 @@ class Evidence:
     Errors are mean absolute percentage errors over `rows` rows, None without a measurement to compare with.
     `error_held_out_pct` is on rows that the coefficients were not fitted to; `note` says which. `measured`
     gives the range of each argument (m, n, k; bytes; head_dim, seq; width; ranks) over these rows.
+
+    "unusable": no rows measure the part, or a fit misses them by more than `UNUSABLE_PCT`. `source` is then
+    what stands in, and a prediction that needs the part names it.
     """
 
     part: str
-    kind: Literal["measured", "fitted", "assumed"]
+    kind: Literal["measured", "fitted", "assumed", "unusable"]
     source: str
     rows: Whole
     error_in_sample_pct: NonNegative | None = None
@@ -99,6 +106,10 @@ class Profile:
     a GPU, one direction, in the node whose collectives were measured; None: those of the node that is
     predicted. `chip_class` says what a chip is built as whose kernels follow from another one's by data
     sheets; empty for chips with kernels of their own.
+
+    `timed` holds kernels as they were timed; the formulas answer for all others. The profile of a CPU core
+    (`is_core`) lacks the kinds of kernels and the collectives that were not timed, and has products in the
+    precisions of `gemm_precisions` alone.
     """
 
     name: str
@@ -123,9 +134,13 @@ class Profile:
     gemm_in_training: Positive = 1.0
     nvlink_bytes_per_s: Positive | None = None
     chip_class: str = dataclasses.field(default="", repr=False)  # no time follows from it
+    timed: TimedKernels | None = None
+    is_core: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Profile:
+        if self.is_core:
+            return self
         for field, required in (
             ("attention_slowdown", OLDER_ATTENTION),
             ("elementwise", ELEMENTWISE_KINDS),
@@ -148,6 +163,15 @@ class Profile:
         """A hash of everything in the profile: equal for profiles that give equal times."""
         return hashlib.blake2b(repr(self).encode(), digest_size=20).hexdigest()
 
+    @functools.cached_property
+    def unusable(self) -> dict[str, str]:
+        """What stands in for each unusable kernel, in words, by the kernel's name as in `ranges`."""
+        return {
+            _kernel_of(item): f"{item.note}; {item.source}"
+            for item in self.evidence
+            if item.kind == "unusable"
+        }
+
     @property
     def peak_flops(self) -> float:
         """Dense 16-bit peak, FLOP/s."""
@@ -161,17 +185,22 @@ class Profile:
     @property
     def precisions(self) -> tuple[str, ...]:
         """The precisions whose GEMMs the profile has a model of."""
-        return ("bf16", *self.gemm_precisions)
+        return (*self._narrow, *self.gemm_precisions)
+
+    @property
+    def _narrow(self) -> tuple[str, ...]:
+        """16 bit, in which a core of a CPU has no products."""
+        return () if self.is_core else ("bf16",)
 
     @property
     def trained_precisions(self) -> tuple[str, ...]:
         """The precisions in which plans can train: 16 bit, those with a model of GEMMs and of casts, TF32."""
-        casts = (name for name in self.gemm_precisions if name in self.casts)
-        return ("bf16", *casts, *(("tf32",) if self._has_tf32 else ()))
+        trained = (name for name in self.gemm_precisions if name in self.casts or name in IN_32_BIT)
+        return (*self._narrow, *trained, *(("tf32",) if self._has_tf32 else ()))
 
     @property
     def _has_tf32(self) -> bool:
-        return "V100" not in self.gpu and self.chip_class in ("", "gpu")  # others lack it
+        return "V100" not in self.gpu and self.chip_class in ("", "gpu") and not self.is_core  # no TF32 there
 
     def peak_flops_of(self, precision: str = "bf16") -> float:
         """Dense peak of a precision, FLOP/s. Raises `UserError` if the profile has no model of it."""
@@ -183,6 +212,8 @@ class Profile:
         Raises `UserError` for a precision of products, and `UnknownName` for an attention kernel, a kind or
         style of memory-bound kernels, a precision of casts or a collective that the profile has no model of.
         """
+        if self.timed is not None:
+            return self.timed.seconds(query, self._untimed.seconds)
         match query:
             case Gemm():
                 return self._gemm_of(query.precision).seconds(query.m, query.n, query.k, query.batch)
@@ -192,6 +223,7 @@ class Profile:
                 return self._attention_s(query)
             case Collective():
                 if query.operation not in self.collectives:
+                    self._refuse(query.operation)
                     raise UnknownName("collective", query.operation, self.collectives)
                 return self.collectives[query.operation].seconds(query.nbytes, query.ranks)
             case Cast():
@@ -200,9 +232,22 @@ class Profile:
                 model = self.grouped_gemm.get(query.precision) or self._gemm_of(query.precision)
                 return model.seconds(query.m, query.n, query.k, query.groups)
 
+    @functools.cached_property
+    def _untimed(self) -> Profile:
+        """The profile with its formulas alone."""
+        return dataclasses.replace(self, timed=None)
+
+    def _refuse(self, kernel: str) -> None:
+        """Raises `UserError` for a kernel of a CPU that was not timed: nothing stands in for it."""
+        if self.is_core:
+            raise UserError(
+                f"profile {self.name}: {kernel} was not timed, and nothing stands in for it on a CPU; "
+                "time it: itertime profile collect --device cpu"
+            )
+
     def _gemm_of(self, precision: str) -> GemmModel:
         """The model of products of a precision. Raises `UserError` if there is none."""
-        if precision == "bf16":
+        if precision == "bf16" and not self.is_core:
             return self.gemm
         if precision == "tf32" and self._has_tf32:
             return self._tf32
@@ -300,6 +345,7 @@ class Profile:
     def _elementwise_s(self, query: Elementwise) -> Array:
         nbytes, kind, width, style, backward = query
         if kind not in self.elementwise:
+            self._refuse(kind)
             raise UnknownName("element-wise kind", kind, self.elementwise)
         if style is not None:
             if style not in ELEMENTWISE_STYLES:
@@ -318,14 +364,19 @@ class Profile:
 
 
 def _united(evidence: list[Evidence]) -> dict[str, dict[str, tuple[float, float]]]:
-    """The union of the ranges of each kernel's evidence; the first word of a part is the kernel's name."""
+    """The union of the ranges of each kernel's evidence."""
     ranges: dict[str, dict[str, tuple[float, float]]] = {}
     for item in evidence:
-        union = ranges.setdefault(re.split(r"[ ,(]", item.part)[0], {})
+        union = ranges.setdefault(_kernel_of(item), {})
         for argument, (low, high) in item.measured.items():
             range_so_far = union.get(argument, (low, high))
             union[argument] = min(low, range_so_far[0]), max(high, range_so_far[1])
     return ranges
+
+
+def _kernel_of(item: Evidence) -> str:
+    """The kernel that an evidence is of: the first word of its part."""
+    return re.split(r"[ ,(]", item.part)[0]
 
 
 def list_profiles() -> list[str]:

@@ -42,7 +42,7 @@ NO_KERNELS = {
     "ep_comm": "between nodes, latency",
     "cp_comm": "between nodes, latency",
 }
-BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "mxfp8": 8, "nvfp4": 4, "tf32": 32}
+BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "mxfp8": 8, "nvfp4": 4, "tf32": 32, "fp32": 32}
 BACKWARD_FLOPS = 2.5  # of attention's forward pass: five products against two
 
 

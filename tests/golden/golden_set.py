@@ -44,7 +44,7 @@ FIGURES = {
     "predictions": ("iteration_s", "memory_bytes", "mfu"),
     "plans": ("evaluated", "iteration_s", "best"),
 }
-COUNTS = ("gpus", "tokens", "model_flops", "hardware_flops")
+COUNTS = ("gpus", "tokens", "model_flops", "hardware_flops", "unusable")
 TABLES = tuple(FIGURES)
 Entry = tuple[str, ...]
 """The hash of an entry, then its figures as text."""
@@ -107,7 +107,7 @@ def _plans(query: Search) -> Entry:
 
 
 def _content(prediction: Prediction) -> dict[str, Any]:
-    """What is hashed of a prediction: not the counts that follow from model, plan and MFU."""
+    """What is hashed of a prediction: neither the counts that follow from model, plan and MFU nor words."""
     return {name: value for name, value in asdict(prediction).items() if name not in COUNTS}
 
 

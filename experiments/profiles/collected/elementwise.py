@@ -16,9 +16,10 @@ from experiments.profiles.fit_elementwise import (
     fit_kind,
     kind_model,
 )
-from experiments.profiles.measurements import NAMES, mape_pct, measured_range
+from experiments.profiles.measurements import NAMES, mape_pct, measured_range, missed_pct
 from itertime.spec import Evidence
 from itertime.spec.kernels import ElementwiseModel
+from itertime.spec.profile import UNUSABLE_PCT
 
 __all__ = ["COLLECTED", "fit_collected"]
 
@@ -55,6 +56,13 @@ def fit_collected(
         widths = MEASURED[name].by_width if name in MEASURED else ()
         kind = Kind(fitted=(("torch", (op,)),), bytes_per_element="as the table counts them", by_width=widths)
         fit, found = fit_kind(name, kind, forward)
+        missed = missed_pct(found)
+        if missed > UNUSABLE_PCT:
+            models[name] = base[name]
+            source = f"that of the profile {base_name} stands in"
+            note = f"its fit misses its rows by {missed:.0f} %"
+            evidence.append(Evidence(part=name, kind="unusable", source=source, rows=0, note=note))
+            continue
         models[name] = kind_model(fit, kind, chip, fit["launch_us_torch"] * 1e-6)
         evidence += found
         checked = backward.loc[(backward.op == op) & (backward.bytes >= LARGE_BYTES)]

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.profiles.chips import CHIPS, Chip
 from experiments.profiles.fit_gemm import fit_gemm
-from experiments.profiles.measurements import NAMES, read_table, significant
+from experiments.profiles.measurements import missed_pct, read_table
 from itertime.errors import UserError
 from itertime.spec import Evidence, Profile, load_profile
 from itertime.spec.kernels import AttentionModel
 from itertime.spec.operators import GemmModel, PowerTerm
-from itertime.spec.size_table import SizeTable
+from itertime.spec.profile import UNUSABLE_PCT
 
+from .collectives import collective_tables
 from .elementwise import fit_collected
 from .newer import STYLED, fit_attention_kernel, fit_casts, fit_style
 from .products import check_accumulation, fit_fp8, fit_grouped
@@ -48,6 +48,19 @@ class _Parts:
     def lend(self, part: str) -> None:
         """State that matrix products or an attention kernel are the base's."""
         self.keep(part, self.note_of_arithmetic)
+
+    def take(self, part: str, evidence: list[Evidence], **fields: Any) -> None:
+        """As `put`, unless the fit misses its rows by too much to be used: then the base's stays."""
+        missed = missed_pct(evidence)
+        if missed > UNUSABLE_PCT:
+            self.stand_in(part, f"its fit misses its rows by {missed:.0f} %")
+        else:
+            self.put(evidence, **fields)
+
+    def stand_in(self, part: str, reason: str) -> None:
+        """State that a part cannot be used, for a reason, and that the base's stands in."""
+        source = f"that of the profile {self.name} stands in"
+        self.evidence.append(Evidence(part, "unusable", source, rows=0, note=reason))
 
     def keep(self, part: str, note: str = "not collected") -> None:
         """State that a part is the base's."""
@@ -177,7 +190,7 @@ def _limit_w(path: Path) -> float | None:
 def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> None:
     if "gemm" in have:
         gemm, evidence = fit_gemm(path, chip)
-        parts.put([*evidence, *check_accumulation(_rows(path, "gemm"), gemm)], gemm=gemm)
+        parts.take("gemm", [*evidence, *check_accumulation(_rows(path, "gemm"), gemm)], gemm=gemm)
         _state_power(parts, path)
     else:
         parts.lend("gemm")
@@ -185,7 +198,7 @@ def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> No
     precisions = dict(parts.profile.gemm_precisions)
     if have.get("gemm-fp8", 0) >= 4:
         precisions["fp8"], evidence = fit_fp8(_rows(path, "gemm-fp8"), own)
-        parts.put(evidence, gemm_precisions=precisions)
+        parts.take("gemm, fp8", evidence, gemm_precisions=precisions)
     for name in precisions:
         if name != "fp8" or "gemm-fp8" not in have:
             parts.lend(f"gemm, {name}")
@@ -194,7 +207,7 @@ def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> No
     rows = rows.loc[rows.impl == "grouped"]
     if len(rows) >= 4:
         grouped["bf16"], evidence = fit_grouped(rows, own)
-        parts.put(evidence, grouped_gemm=grouped)
+        parts.take("grouped_gemm", evidence, grouped_gemm=grouped)
     for name in grouped:
         if name != "bf16" or len(rows) < 4:
             parts.lend(f"grouped_gemm, {name}")
@@ -241,7 +254,7 @@ def _memory_bound(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -
     cast, evidence = fit_casts(_rows(path, "cast"), chip) if "cast" in have else (None, [])
     if cast is not None:
         casts["fp8"] = cast
-        parts.put(evidence, casts=casts)
+        parts.take("cast_fp8", evidence, casts=casts)
     for name in casts:
         if name != "fp8" or cast is None:
             parts.keep(f"cast_{name}")
@@ -257,7 +270,7 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
     if flash is None:
         parts.lend("attention")
     else:
-        parts.put(evidence, attention=flash)
+        parts.take("attention", evidence, attention=flash)
     parts.keep("attention, earlier kernels over FlashAttention-2")
     kernels = dict(parts.profile.attention_kernels)
     lent = set(kernels)
@@ -266,35 +279,18 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
             continue
         found, evidence = fit_attention_kernel(name, _rows(path, f"attention-{name}"), like)
         if found is not None:
-            kernels[name] = found
+            kernels = parts.profile.attention_kernels | {name: found}
             lent.discard(name)
-            parts.put(evidence, attention_kernels=kernels)
+            parts.take(f"attention_{name}", evidence, attention_kernels=dict(kernels))
     for name in sorted(lent):
         parts.lend(f"attention, {name}")
 
 
 def _collectives(parts: _Parts, path: Path, have: dict[str, int], nvlink_bytes_per_s: float | None) -> None:
-    tables = dict(parts.profile.collectives)
-    rows = _rows(path, "collective") if "collective" in have else pd.DataFrame({"op": []})
-    for name in tables:
-        chosen = rows.loc[rows.op == name]
-        times = chosen.pivot_table(index="ranks", columns="bytes", values="time_us") if len(chosen) else None
-        sizes = np.array([] if times is None else times.columns, dtype=float)
-        if (
-            times is None
-            or len(sizes) < 2
-            or times.isna().any(axis=None)
-            or (sizes[1:] != 2 * sizes[:-1]).any()
-        ):
-            parts.keep(
-                name, "one GPU measures no collective" if times is None else "some sizes were left out"
-            )
-            continue
-        rising = np.maximum.accumulate(times.to_numpy() * 1e-6, axis=1)
-        seconds = [[significant(one) for one in row] for row in rising.tolist()]
-        tables[name] = SizeTable([int(count) for count in times.index], int(sizes[0]), seconds)
-        found = Evidence(
-            part=name, kind="measured", source=NAMES["torch"], rows=len(chosen), note="as measured"
-        )
-        links = nvlink_bytes_per_s or parts.profile.nvlink_bytes_per_s
-        parts.put([found], collectives=tables, nvlink_bytes_per_s=links)
+    tables, evidence = collective_tables(path) if "collective" in have else ({}, [])
+    links = nvlink_bytes_per_s or parts.profile.nvlink_bytes_per_s
+    if tables:
+        parts.put(evidence, collectives=parts.profile.collectives | tables, nvlink_bytes_per_s=links)
+    for name in parts.profile.collectives:
+        if name not in tables:
+            parts.stand_in(name, "no collective of several GPUs was timed")

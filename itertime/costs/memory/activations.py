@@ -28,6 +28,7 @@ _BYTES = {
     "mxfp8": 1 + 1 / 32,
     "nvfp4": 0.5 + 1 / 16,
     "tf32": 4.0,
+    "fp32": 4.0,
 }
 _BYTES_BY_CODE = np.array([_BYTES[name] for name in PRECISIONS])
 

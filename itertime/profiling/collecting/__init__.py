@@ -4,6 +4,7 @@
 |---|---|
 | `collect` | time every case of a grid under sustained load, and write the table |
 | `Pace` | how long each kernel runs |
+| `ModelGrid` | the kernels that trainings of some models launch, in place of a grid |
 
 Why
 - Kernels of training run for hours at the power limit. A kernel that runs once, on a GPU that had time to
@@ -14,6 +15,7 @@ Why
 """
 
 from .collect import collect
+from .model_cases import ModelGrid
 from .timing import Pace
 
-__all__ = ["Pace", "collect"]
+__all__ = ["ModelGrid", "Pace", "collect"]

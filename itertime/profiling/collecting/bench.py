@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from itertime.errors import UserError
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's mallopt
 
 
 class Unsupported(Exception):
@@ -27,6 +32,7 @@ class Bench:
     name: str
     source: str
     address: str = ""
+    _held_bytes: int = field(default=0, repr=False)
     _trash: Any = field(default=None, repr=False)
 
     @property
@@ -35,6 +41,8 @@ class Bench:
 
     def random(self, *shape: int, grad: bool = False) -> Any:
         """Normal numbers. Equal numbers switch fewer transistors, draw less power and run faster."""
+        if not self.on_gpu:
+            self._held_bytes += math.prod(shape) * self.dtype.itemsize
         return self.torch.randn(*shape, device=self.device, dtype=self.dtype, requires_grad=grad)
 
     def flush(self, nbytes: int) -> None:
@@ -49,8 +57,8 @@ class Bench:
             self.torch.cuda.synchronize()
 
     def allocated_bytes(self) -> int:
-        """Bytes of the tensors that exist on the GPU; 0 on a CPU."""
-        return int(self.torch.cuda.memory_allocated()) if self.on_gpu else 0
+        """Bytes of the tensors that exist on the GPU; on a CPU, of all operands that were ever made."""
+        return int(self.torch.cuda.memory_allocated()) if self.on_gpu else self._held_bytes
 
     def forget(self) -> None:
         """Free what the kernel before has left, so that it does not fail the next."""
@@ -79,6 +87,7 @@ def bench_on(device: str) -> Bench:
     source = f"torch/{torch.__version__}"
     if device == "cpu":
         torch.set_num_threads(1)  # several threads would add their synchronisation to the times
+        keep_freed_memory()
         return Bench(
             torch=torch, device="cpu", dtype=torch.float32, dtype_name="fp32", name="cpu", source=source
         )
@@ -93,6 +102,16 @@ def bench_on(device: str) -> Bench:
         source=f"{source}, cuda {torch.version.cuda}",
         address=_address(torch),
     )
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed, as torch's allocator does on a GPU. Otherwise large tensors come from the
+    system anew, and every page of them costs a fault.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _address(torch: Any) -> str:

@@ -15,6 +15,8 @@ Column `table` names the operator table that a row belongs to; a profile is fitt
 | collective | `op`, `ranks`, `bytes` as nccl-tests counts them; only with several GPUs |
 | left out | what could not be measured; `note` says why |
 
+On a CPU all numbers have 32 bit: `dtype` is fp32, and bytes count 4 for each (`bytes_in_32_bit`).
+
 Sizes are those of the GEMM that runs: a backward product is a separate row with its own m, n, k, identified
 by `layout`. A backward element-wise kernel has `dir` "bwd". Bytes count every tensor once, as in
 the query `Elementwise`.
@@ -57,6 +59,7 @@ COLUMNS = (
         "sm_mhz",
         "memory_mhz",
         "temperature_c",
+        "processes",
         "note",
     ),
 )
@@ -240,7 +243,19 @@ ROW_KERNELS = {
     "embedding": (4, 6),
     "cross_entropy": (36, 14),
 }
+# Of trainings with dropout alone: one branch is dropped and added to the stream, as the cost model counts it.
+RESIDUAL = {"dropout_add": (7, 11)}
 LOSS = "cross_entropy"  # its rows are as wide as a vocabulary
+
+
+LOSS_IN_32_BIT = {"fwd": 30, "bwd": 8}  # per logit: nothing is cast
+
+
+def bytes_in_32_bit(columns: dict[str, Any]) -> int:
+    """Bytes that a memory-bound kernel of these columns moves in 32 bit, as Adam does in any precision."""
+    if columns["op"] == LOSS:
+        return int(LOSS_IN_32_BIT[columns["dir"]] * columns["elements"])
+    return int(columns["bytes"] * (1 if columns["op"] == "adam" else 2))
 
 
 def _rows(grid: CaseGrid) -> Iterator[KernelCase]:
@@ -253,8 +268,10 @@ def _rows(grid: CaseGrid) -> Iterator[KernelCase]:
 
 
 def row_cases(op: str, rows: int, cols: int) -> Iterator[KernelCase]:
-    """A kernel of `ROW_KERNELS` on rows of so many columns, forward and, where it runs, backward."""
-    for direction, nbytes in zip(("fwd", "bwd"), ROW_KERNELS[op], strict=True):
+    """A kernel of `ROW_KERNELS` or `RESIDUAL` on rows of so many columns, forward and, where it runs,
+    backward.
+    """
+    for direction, nbytes in zip(("fwd", "bwd"), (ROW_KERNELS | RESIDUAL)[op], strict=True):
         if nbytes:
             run = kernels.row_kernel(op, rows, cols, direction)
             yield elementwise_case(op, direction, rows, cols, nbytes * rows * cols, run)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import write_bytes
-from itertime.spec import ModelSpec
 
 from .bench import Bench, Unsupported, bench_on
-from .cases import COLUMNS, GRIDS, KernelCase, cases_of
+from .cases import COLUMNS, GRIDS, KernelCase, bytes_in_32_bit, cases_of
 from .collectives import RankGroup, collective_cases, collective_times, rank_counts
+from .company import Company
 from .journal import Journal
-from .model_cases import model_cases
+from .model_cases import ModelGrid
 from .power import Meter, Reading, meter_of
 from .timing import Pace, Timing, heat, timed
 
@@ -32,41 +34,68 @@ COMPILED = "compiled"
 
 def collect(
     device: str,
-    grid: str,
+    grid: str | ModelGrid,
     pace: Pace,
     output: Path,
-    models: Sequence[ModelSpec] = (),
-    splits: Sequence[int] = (1,),
+    processes: int = 1,
+    ranks: Sequence[int] | None = None,
 ) -> tuple[int, int]:
     """Time every case of a grid and write the table. Returns the numbers of rows with and without a time.
 
-    With `models` the cases are the kernels of these models on `splits` tensor-parallel ranks instead, and
-    `grid` is not read. What is measured stays in a journal until the table is complete; the same call goes on
-    with it. Raises `UserError` if torch or the device is missing, for an unknown grid, for a model without a
-    grid of its own, for a file that cannot be written, and for a journal of another measurement. A case that
-    the device cannot run, or that runs out of memory, is a row without a time, in the table "left out", with
-    the reason.
+    With `processes` > 1 so many run each kernel of a `ModelGrid` at a time, on cores of a CPU. Collectives
+    are timed among `ranks` processes; None: among 2, 4, 8 ... of several GPUs, and not on a CPU. What is
+    measured stays in a journal until the table is complete; the same call goes on with it.
+
+    Raises `UserError` if torch or the device is missing, for an unknown grid, for a model without a grid of
+    its own, for a file that cannot be written, for a journal of another measurement, and for `processes`
+    that cannot run. A case that the device cannot run, or that runs out of memory, is a row without a time,
+    in the table "left out", with the reason.
     """
-    if grid not in GRIDS and not models:
+    if isinstance(grid, str) and grid not in GRIDS:
         raise UnknownName("grid", grid, GRIDS)
     if not output.name.endswith((".csv", ".csv.gz")):
         raise UserError(f"-o {output}: must end in .csv or .csv.gz")
+    _check_processes(processes, device, grid, pace)
     bench = bench_on(device)
     meter, reason = meter_of(bench.address) if bench.on_gpu else (None, "a CPU has none")
     print(f"{bench.name}: {_metered(meter, reason)}", file=sys.stderr)
-    grid_cases = model_cases(models, splits) if models else cases_of(GRIDS[grid])
-    cases = list({Journal.key(case.columns): case for case in grid_cases}.values())
+    cases = grid.cases() if isinstance(grid, ModelGrid) else _once_each(cases_of(GRIDS[grid]))
     about = {"gpu": bench.name, "source": bench.source, "grid": grid, **asdict(pace)}
-    if models:
-        about["grid"] = [model.name for model in models]
+    if isinstance(grid, ModelGrid):
+        about["grid"] = [model.name for model in grid.models]
+    if processes > 1:
+        about["processes"] = processes
     with Journal(output, about) as journal:
-        _time_all(bench, cases, pace, meter, journal)
-        _collectives(bench, journal)
-        rows = list(journal.rows.values())
+        places = [place for place, case in enumerate(cases) if Journal.key(case.columns) not in journal.rows]
+        company: Any = contextlib.nullcontext()
+        if processes > 1 and isinstance(grid, ModelGrid):
+            company = Company(processes - 1, device, grid, pace, places)
+        with company as others:
+            _time_all(bench, cases, places, pace, meter, journal, others)
+        _collectives(bench, journal, ranks)
+        rows = [row | {"processes": processes} for row in journal.rows.values()]
         _write(rows, output)
         journal.remove()
     missing = sum(row["table"] == LEFT_OUT for row in rows)
     return len(rows) - missing, missing
+
+
+def _once_each(cases: Iterable[KernelCase]) -> list[KernelCase]:
+    return list({Journal.key(case.columns): case for case in cases}.values())
+
+
+def _check_processes(processes: int, device: str, grid: str | ModelGrid, pace: Pace) -> None:
+    """Raises UserError for processes that cannot run each kernel at a time."""
+    cores = os.cpu_count() or 1
+    broken = {
+        "GPUs do not share what slows cores of a CPU; take --device cpu": device != "cpu",
+        "kernels in company are those of a model; add --for": isinstance(grid, str),
+        "single runs do not meet; leave --burst out": pace.seconds is None,
+        f"this machine has {cores} cores": processes > cores,
+    }
+    reasons = [reason for reason, holds in broken.items() if holds]
+    if processes > 1 and reasons:
+        raise UserError(f"--processes {processes}: {'; '.join(reasons)}")
 
 
 def _metered(meter: Meter | None, reason: str) -> str:
@@ -78,10 +107,16 @@ def _metered(meter: Meter | None, reason: str) -> str:
 
 
 def _time_all(
-    bench: Bench, cases: list[KernelCase], pace: Pace, meter: Meter | None, journal: Journal
+    bench: Bench,
+    cases: list[KernelCase],
+    places: list[int],
+    pace: Pace,
+    meter: Meter | None,
+    journal: Journal,
+    company: Company | None = None,
 ) -> None:
-    """Time the cases that the journal lacks."""
-    open_cases = [case for case in cases if Journal.key(case.columns) not in journal.rows]
+    """Time the cases at `places`, those that the journal lacks."""
+    open_cases = [cases[place] for place in places]
     case_s = pace.warm_up_s + pace.seconds if pace.seconds is not None else 0.0
     duration = f", at most {len(open_cases) * case_s / 60:.0f} min and the time to compile" if case_s else ""
     print(
@@ -91,6 +126,8 @@ def _time_all(
     if pace.seconds is not None and open_cases:
         heat(bench, HEAT_S)
     for place, case in enumerate(open_cases, 1):
+        if company is not None:
+            company.meet()
         row = _row(bench, case, pace, meter)
         if row["table"] == LEFT_OUT:
             sizes = {name: value for name, value in case.columns.items() if value != ""}
@@ -103,6 +140,8 @@ def _time_all(
 def _row(bench: Bench, case: KernelCase, pace: Pace, meter: Meter | None) -> dict[str, Any]:
     origin = {"dtype": bench.dtype_name, "gpu": bench.name, "source": bench.source}
     row = origin | case.columns
+    if not bench.on_gpu and row["table"] == "elementwise":
+        row["bytes"] = bytes_in_32_bit(row)
     if case.columns.get("impl") == COMPILED:
         _forget_compiled(bench)
     try:
@@ -138,18 +177,19 @@ def _left_out(row: dict[str, Any], reason: str) -> dict[str, Any]:
     return row | {"table": LEFT_OUT, "note": f"{row['table']}: {reason}"}
 
 
-def _collectives(bench: Bench, journal: Journal) -> None:
-    """Time the collectives that the journal lacks; with one GPU, a row that says that there are none."""
-    origin = {"dtype": "bf16", "gpu": bench.name, "source": bench.source}
-    counts = rank_counts(bench)
+def _collectives(bench: Bench, journal: Journal, ranks: Sequence[int] | None) -> None:
+    """Time the collectives that the journal lacks; without any, a row that says that there are none."""
+    origin = {"dtype": bench.dtype_name, "gpu": bench.name, "source": bench.source}
+    counts = rank_counts(bench) if ranks is None else list(ranks)
+    library = "nccl" if bench.on_gpu else "gloo"
     if not counts:
         columns = {"table": "collective", "op": "all"}
         if Journal.key(columns) not in journal.rows:
             journal.add(columns, _left_out(origin | columns, ONE_GPU))
             print(f"left out, {ONE_GPU}", file=sys.stderr)
-    for ranks in counts:
-        cases = [case for case in collective_cases(ranks) if Journal.key(case) not in journal.rows]
-        for case, result in collective_times(RankGroup(ranks, bench.device, "nccl"), cases) if cases else ():
+    for count in counts:
+        cases = [case for case in collective_cases(count, library) if Journal.key(case) not in journal.rows]
+        for case, result in collective_times(RankGroup(count, bench.device, library), cases) if cases else ():
             row = origin | case
             if isinstance(result, float):
                 journal.add(case, row | _measured(Timing(result, 20, 20 * result, "burst", Reading())))

@@ -10,15 +10,17 @@ import importlib
 import itertools
 import queue
 import socket
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .bench import Bench
+from .bench import Bench, keep_freed_memory
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 SIZES = tuple(2**power for power in range(12, 31, 1))
+LARGEST_BY_GLOO = 2**26  # bytes; between processes of a machine it copies a gigabyte a second
 WARM_UP, REPEATS = 5, 20
 PATIENCE_S = 120.0  # for a group to start, and for one time
 
@@ -38,12 +40,13 @@ def rank_counts(bench: Bench) -> list[int]:
     return [2**power for power in range(1, 12) if 2**power <= count]
 
 
-def collective_cases(ranks: int) -> list[dict[str, Any]]:
+def collective_cases(ranks: int, library: str = "nccl") -> list[dict[str, Any]]:
     """The columns of every row for a group of so many ranks; sends need two."""
+    sizes = [size for size in SIZES if library == "nccl" or size <= LARGEST_BY_GLOO]
     operations = OPERATIONS if ranks == 2 else OPERATIONS[:-1]
     return [
         {"table": "collective", "op": operation, "ranks": ranks, "bytes": size}
-        for operation, size in itertools.product(operations, SIZES)
+        for operation, size in itertools.product(operations, sizes)
     ]
 
 
@@ -91,6 +94,9 @@ def _work(rank: int, group: RankGroup, port: int, cases: list[dict[str, Any]], r
         distributed: Any = importlib.import_module("torch.distributed")
         if group.device == "cuda":
             torch.cuda.set_device(rank)
+        else:
+            torch.set_num_threads(1)
+            keep_freed_memory()
         distributed.init_process_group(
             group.library,
             init_method=f"tcp://127.0.0.1:{port}",
@@ -112,15 +118,19 @@ def _work(rank: int, group: RankGroup, port: int, cases: list[dict[str, Any]], r
 def _operation(
     torch: Any, distributed: Any, name: str, nbytes: int, rank: int, group: RankGroup
 ) -> Callable[[], Any]:
-    """The collective on bf16 numbers; `nbytes` as in nccl-tests (see `Profile.collective_s`)."""
-    count = nbytes // 2
-    values = torch.randn(count, device=group.device).to(torch.bfloat16)
+    """The collective on bf16 numbers, 32-bit ones on a CPU; `nbytes` as in nccl-tests (see `Collective`)."""
+    dtype = torch.bfloat16 if group.device == "cuda" else torch.float32
+    count = nbytes // dtype.itemsize
+    values = torch.randn(count, device=group.device).to(dtype)
     shard = values[: count // group.ranks].clone()
     received = torch.empty_like(values)
+    # torch 2.13 has new names for both.
+    gather = getattr(distributed, "all_gather_single", distributed.all_gather_into_tensor)
+    scatter = getattr(distributed, "reduce_scatter_single", distributed.reduce_scatter_tensor)
     runs: dict[str, Callable[[], Any]] = {
         "all_reduce": lambda: distributed.all_reduce(values),
-        "all_gather": lambda: distributed.all_gather_into_tensor(received, shard),
-        "reduce_scatter": lambda: distributed.reduce_scatter_tensor(shard, values),
+        "all_gather": lambda: gather(received, shard),
+        "reduce_scatter": lambda: scatter(shard, values),
         "all_to_all": lambda: distributed.all_to_all_single(received, values),
         "send_recv": (
             (lambda: distributed.send(values, 1)) if rank == 0 else (lambda: distributed.recv(received, 0))
@@ -130,14 +140,21 @@ def _operation(
 
 
 def _seconds(torch: Any, distributed: Any, run: Callable[[], Any], device: str) -> float:
+    """The mean of runs that are issued together; on a CPU, where each ends before the next, their median."""
     for _ in range(WARM_UP):
         run()
     distributed.barrier()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    if device == "cpu":
+        return statistics.median(_once_s(run) for _ in range(REPEATS))
+    torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(REPEATS):
         run()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    torch.cuda.synchronize()
     return (time.perf_counter() - start) / REPEATS
+
+
+def _once_s(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from itertime.errors import UserError
 from itertime.spec import ModelSpec
@@ -20,24 +22,50 @@ from .cases import (
 )
 
 MICRO_BATCHES = (1, 2, 4, 8)
+SMALLEST_ADDITION = 2**12  # elements; larger ones follow in steps of four
 LARGEST_STEP = 2**28  # parameters of one kernel of the optimizer; a longer step takes as long for each
 
 
-def model_cases(models: Sequence[ModelSpec], splits: Sequence[int] = (1,)) -> Iterator[KernelCase]:
-    """The kernels of micro-batches of `MICRO_BATCHES` sequences of each model, in 16 bit (32 on a CPU), on
-    one of `splits` tensor-parallel ranks. A kernel that several models share comes more than once.
+@dataclass(frozen=True)
+class ModelGrid:
+    """The kernels that trainings of `models` launch: micro-batches of so many sequences, on one of so many
+    tensor-parallel ranks each.
+    """
+
+    models: tuple[ModelSpec, ...]
+    splits: tuple[int, ...] = (1,)
+    micro_batches: tuple[int, ...] = MICRO_BATCHES
+
+    def cases(self) -> list[KernelCase]:
+        """The kernels, each once. Raises as `model_cases`."""
+        found_cases = model_cases(self.models, self.splits, self.micro_batches)
+        return list({json.dumps(case.columns, sort_keys=True): case for case in found_cases}.values())
+
+
+def model_cases(
+    models: Sequence[ModelSpec],
+    splits: Sequence[int] = (1,),
+    micro_batches: Sequence[int] = MICRO_BATCHES,
+) -> Iterator[KernelCase]:
+    """The kernels of a `ModelGrid`, in 16 bit, or in 32 on a CPU. A kernel that several models share comes
+    more than once.
 
     Raises UserError for a model whose layers are not all alike (a mixture, compressed keys and values,
     windows), and for a split that does not divide the heads.
     """
     for model, ranks in itertools.product(models, splits):
         _check(model, ranks)
-        for micro_batch in MICRO_BATCHES:
+        for micro_batch in micro_batches:
             yield from _products(model, ranks, micro_batch)
             yield from _attention(model, ranks, micro_batch)
             yield from _rows(model, ranks, micro_batch)
-        for parameters in (model.layer_parameters, model.parameters):
-            yield adam_case(min(parameters // ranks, LARGEST_STEP))
+        parameters = model.parameters // ranks
+        for count in (model.layer_parameters // ranks, parameters // 2, parameters):
+            yield adam_case(min(count, LARGEST_STEP))
+        elements = SMALLEST_ADDITION
+        while elements < min(parameters, LARGEST_STEP):  # copies, and sums of gradients
+            yield from row_cases("add", 1, elements)
+            elements *= 4
 
 
 def _check(model: ModelSpec, ranks: int) -> None:
@@ -79,7 +107,8 @@ def _attention(model: ModelSpec, ranks: int, micro_batch: int) -> Iterator[Kerne
     if model.attention == "core":
         yield gemm_case("batched", seq, seq, width, micro_batch * heads)
         yield gemm_case("batched", seq, width, seq, micro_batch * heads)
-        yield from row_cases("softmax", micro_batch * heads * seq, seq)
+        for op in ("softmax", "dropout") if model.dropout else ("softmax",):
+            yield from row_cases(op, micro_batch * heads * seq, seq)
         return
     kv_heads = model.kv_heads // ranks
     shape = {"batch": micro_batch, "heads": heads, "kv_heads": kv_heads, "head_dim": width, "seq": seq}
@@ -89,7 +118,7 @@ def _attention(model: ModelSpec, ranks: int, micro_batch: int) -> Iterator[Kerne
 def _rows(model: ModelSpec, ranks: int, micro_batch: int) -> Iterator[KernelCase]:
     """The memory-bound kernels of a layer, of the embedding and of the loss."""
     tokens = micro_batch * model.seq_len
-    hidden_ops = [model.norm, "add", "embedding", *(["dropout"] if model.dropout else [])]
+    hidden_ops = [model.norm, "add", "embedding", *(["dropout", "dropout_add"] if model.dropout else [])]
     widths = dict.fromkeys(hidden_ops, model.hidden)
     widths |= {"silu_mul" if model.gated_mlp else "gelu": model.ffn_hidden // ranks}
     if model.positions == "rotary":

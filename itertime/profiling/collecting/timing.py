@@ -4,6 +4,9 @@ Sustained: the kernel runs without pause for a stated time, after a warm-up of t
 power limit and the clocks that follow from it act as in training. Operands alternate between copies that
 together exceed the L2 cache, so no run finds its operands there.
 
+On a CPU it is the time that the kernel's thread has, so that no other program's turns on the core count.
+Operands alternate there too, between copies that exceed a core's own caches together.
+
 A kernel shorter than the CPU takes to issue it cannot be sustained. It is timed singly, with cold caches, and
 its row says so (`mode` "single").
 """
@@ -20,6 +23,7 @@ from .bench import Bench, Preparation
 from .power import Meter, Reading, Watch
 
 FLUSH_BYTES = 256 * 2**20  # larger than any L2 cache
+CORE_BYTES = 4 * 2**20  # larger than the caches that a CPU core does not share
 MOST_COPIES = 16
 TRIAL_RUNS = 5  # few enough that the queue of launches never fills up
 BATCH_S = 0.05  # of runs that are issued together; one batch always waits behind the one that runs
@@ -62,7 +66,8 @@ def timed(bench: Bench, prepare: Preparation, pace: Pace, meter: Meter | None) -
     issue_s, run_s = _trial(bench, first_run)
     if bench.on_gpu and issue_s > ISSUE_SHARE * run_s:
         return _singly(bench, first_run, pace.repeats, "single", meter)
-    copies = min(math.ceil(FLUSH_BYTES / held_bytes), MOST_COPIES) if held_bytes > 0 else 1
+    cache_bytes = FLUSH_BYTES if bench.on_gpu else CORE_BYTES
+    copies = min(math.ceil(cache_bytes / held_bytes), MOST_COPIES) if held_bytes > 0 else 1
     runs = [first_run, *(prepare(bench) for _ in range(copies - 1))]
     for run in runs[1:]:
         run()
@@ -129,7 +134,7 @@ class _Mark:
 
     def __init__(self, bench: Bench):
         self._event = bench.torch.cuda.Event(enable_timing=True) if bench.on_gpu else None
-        self._time = time.perf_counter()
+        self._time = time.thread_time()
         if self._event is not None:
             self._event.record()
 

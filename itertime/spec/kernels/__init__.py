@@ -14,6 +14,7 @@
 | `ElementwiseModel`, `WidthRate` | memory-bound kernels, from bytes and bandwidth |
 | `ElementwiseStyle` | one kind of them as fused, compiled or eager code, forward and backward |
 | `CastModel` | quantisation of a 16-bit tensor, from the bytes that its kernels move |
+| `TimedKernels`, `TimedProducts`, `TimedSizes` | kernels as they were timed, looked up by their sizes |
 
 Every `seconds` takes scalars or arrays, which broadcast, and evaluates all elements at once.
 """
@@ -36,6 +37,7 @@ from .queries import (
     GroupedGemm,
     Query,
 )
+from .timed import TimedKernels, TimedProducts, TimedSizes
 
 __all__ = [
     "FLASH",
@@ -54,5 +56,8 @@ __all__ = [
     "GroupedGemm",
     "Query",
     "SlowdownCurve",
+    "TimedKernels",
+    "TimedProducts",
+    "TimedSizes",
     "WidthRate",
 ]

@@ -16,6 +16,7 @@
 | `ZERO_BUBBLE` | the schedules in `PlanBatch.zero_bubble` |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
+| `IN_32_BIT` | the precisions of 32 bit throughout |
 | `MODULES`, `absent_modules` | modules to recompute: all, those that a model lacks |
 | `modules_of`, `outer_modules` | those of a code, and without those inside others |
 | `recompute_code`, `in_order`, `recompute_problem` | the code of a choice, a list in order, a wrong choice |
@@ -26,7 +27,7 @@
 
 from .layout import is_layout, layers_of_chunks, layout_problem
 from .option_rules import STRATA, broken_options
-from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions, parse_options
+from .options import DEFAULT_OPTIONS, IN_32_BIT, ONE_BIT, PlanOptions, parse_options
 from .plan import (
     CHOICES,
     CP_EXCHANGES,
@@ -59,6 +60,7 @@ __all__ = [
     "DEFAULT_RULES",
     "DISPATCHERS",
     "HABIT",
+    "IN_32_BIT",
     "MODULES",
     "ONE_BIT",
     "PRECISIONS",

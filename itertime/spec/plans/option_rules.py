@@ -9,7 +9,7 @@ import numpy as np
 from itertime.arrays import Flags
 from itertime.spec.model import ModelSpec
 
-from .options import DEFAULT_OPTIONS, ONE_BIT, PlanOptions
+from .options import DEFAULT_OPTIONS, IN_32_BIT, ONE_BIT, PlanOptions
 
 Rules = list[tuple[bool | Flags, str]]
 """For every rule: whether it is broken, an array for a `PlanBatch`; and the rule with its remedy as text."""
@@ -96,7 +96,9 @@ def _state_rules(options: PlanOptions, plans: Degrees) -> Rules:
         f"moments={moments}": moments != DEFAULT_OPTIONS.moments,
         "master_weights=false": not options.master_weights,
     }
-    in_32_bit = plans.precision == "tf32" if isinstance(plans.precision, str) else plans.in_32_bit
+    single = isinstance(plans.precision, str)
+    in_32_bit = plans.precision in IN_32_BIT if single else plans.in_32_bit
+    precision = plans.precision if single else IN_32_BIT[0]
     return [
         *(
             rule
@@ -118,7 +120,7 @@ def _state_rules(options: PlanOptions, plans: Degrees) -> Rules:
         ),
         (
             (not options.master_weights) & in_32_bit,
-            "master_weights=false: weights of precision=tf32 are their own master copy; leave it out",
+            f"master_weights=false: weights of precision={precision} are their own master copy; leave it out",
         ),
     ]
 

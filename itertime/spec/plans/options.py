@@ -18,6 +18,8 @@ from itertime.io import CONFIG, Count, Fraction, Share, construct, key_values, o
 
 ONE_BIT = ("onebit-adam", "onebit-lamb", "zeroone-adam")
 """Compressions that send the signs of the momentum in place of gradients: optimizers of their own."""
+IN_32_BIT = ("tf32", "fp32")
+"""Precisions in which weights, gradients, activations and messages have 32 bit."""
 Compression = Literal[
     "none", "fp16", "fp8", "int8", "int4", "topk", "powersgd", "onebit-adam", "onebit-lamb", "zeroone-adam"
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from itertime.spec.model import ModelSpec
 
 from .layout import is_layout, layers_of_chunks, layout_problem
 from .option_rules import broken_options
-from .options import DEFAULT_OPTIONS, PlanOptions
+from .options import DEFAULT_OPTIONS, IN_32_BIT, PlanOptions
 from .recompute import absent_modules, in_order, modules_of, recompute_code, recompute_problem
 from .rules import DEFAULT_RULES, RULES, refusals
 from .stack_rules import broken_stacks
@@ -43,7 +43,7 @@ class RemainderChunks:
         return cls(first, most, first + full_chunks * most - model.layers, chunks - 1 - full_chunks)
 
 
-PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32")
+PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32", "fp32")
 CUDA_GRAPHS = ("none", "layers", "full")
 DISPATCHERS = ("alltoall", "deepep", "hybridep")
 SCHEDULES = ("1f1b", "gpipe", *SPLIT_SCHEDULES)
@@ -107,6 +107,7 @@ class Plan:
     tensor, "fp8_block" one per block (DeepSeek-V3, 2024, section 3.3), "mxfp8" and "nvfp4" one per 32 and 16
     elements (OCP microscaling; NVIDIA Blackwell). "tf32" trains in 32 bit throughout: weights, gradients,
     activations and what is sent; matrix products use the tensor cores' TF32 (NVIDIA A100 whitepaper, 2020).
+    "fp32" does too, and its products have 32 bit as well; only profiles of CPUs have times of them.
 
     `recompute`: "full" keeps one input per layer. "early-stop" does too, but repeats a layer only up to the
     last tensor that the backward pass needs (torch.utils.checkpoint since PyTorch 2.1, unless reentrant).
@@ -204,7 +205,7 @@ class Plan:
     @property
     def below_16_bit(self) -> bool:
         """Whether matrices of the layers have fewer than 16 bits."""
-        return self.precision not in ("bf16", "tf32")
+        return self.precision not in ("bf16", *IN_32_BIT)
 
     @property
     def chunk_layers(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from itertime.arrays import Array, Flags, Whole, any_of
 from itertime.cached import cached_property
 from itertime.schedule import SPLIT_SCHEDULES
 
-from .options import DEFAULT_OPTIONS, PlanOptions, within_worker
+from .options import DEFAULT_OPTIONS, IN_32_BIT, PlanOptions, within_worker
 from .plan import CP_EXCHANGES, CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RANK_ORDERS, Plan
 from .recompute import RECOMPUTE, recompute_code, recompute_text
 from .rules import DEFAULT_RULES, FREE, REPEATS
@@ -34,7 +34,7 @@ _SAME = (
     "offload_optimizer",
 )
 """Columns that hold the values of a plan's fields of the same names."""
-_TF32 = PRECISIONS.index("tf32")
+_IN_32_BIT = min(PRECISIONS.index(name) for name in IN_32_BIT)  # the last ones of the list
 ZERO_BUBBLE = ("1f1b", *SPLIT_SCHEDULES)
 """Schedules in `PlanBatch.zero_bubble`: the first has whole backward passes, the others split them."""
 HABIT = -1
@@ -114,8 +114,8 @@ class PlanBatch:
 
     @cached_property
     def in_32_bit(self) -> Flags:
-        """Whether a plan trains in 32 bit throughout (`precision` "tf32")."""
-        return np.equal(self.precision, _TF32)
+        """Whether a plan trains in 32 bit throughout (`IN_32_BIT`)."""
+        return np.greater_equal(self.precision, _IN_32_BIT)
 
     @cached_property
     def below_16_bit(self) -> Flags:

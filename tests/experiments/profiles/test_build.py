@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +24,24 @@ from experiments.profiles.sustained.tables import exponent_of, gemm_rows
 from experiments.profiles.training.attention import Curves, Tail, fit_cudnn
 from experiments.profiles.training.casts import fit_casts
 from experiments.profiles.training.styles import fit_styles
-from itertime import spec
+from itertime import Plan, predict, spec
+from itertime.cli import main as cli_main
 from itertime.errors import UserError
-from itertime.profiling import check_profile, render
-from itertime.profiling.collecting.cases import COLUMNS, CaseGrid, cases_of
+from itertime.prediction import Prediction
+from itertime.profiling import ModelGrid, check_profile, render
+from itertime.profiling.collecting.cases import COLUMNS, CaseGrid, bytes_in_32_bit, cases_of
 from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import collective_cases
-from itertime.spec import Attention, Elementwise, Evidence, Gemm, Profile, load_profile
+from itertime.spec import (
+    Attention,
+    Elementwise,
+    Evidence,
+    Gemm,
+    Profile,
+    load_model,
+    load_profile,
+    load_system,
+)
 from itertime.spec.operators import GemmModel, GemmTile
 from itertime.spec.profile import COLLECTIVES, ELEMENTWISE_KINDS, FOLDER
 from itertime.spec.size_table import SizeTable
@@ -449,7 +461,7 @@ def test_unfitted_rows_check_the_fit(profile: Profile) -> None:
     assert parts["layernorm (backward)"].kind == "measured"
     assert "element-wise kernels, backward" not in parts
     for collective in COLLECTIVES:
-        assert parts[collective].kind == "assumed"
+        assert parts[collective].kind == "unusable"
 
 
 def test_a_file_that_was_not_collected(tmp_path: Path) -> None:
@@ -607,3 +619,86 @@ def test_a_part_without_rows_is_the_bases(table: Path, tmp_path: Path) -> None:
 def test_without_a_base_the_error_names_the_option(table: Path) -> None:
     with pytest.raises(UserError, match="name the profile that stands in for what is missing: --base"):
         build(table)
+
+
+# A core of a CPU
+
+
+def core_table(folder: Path, **changed: float) -> Path:
+    """A table of a core that multiplies at 50 GFLOP/s and moves 20 GB/s; `changed`: multiples of times."""
+    model = load_model("bert-large")
+    rows = []
+    for case in ModelGrid((replace(model, attention="core"),), (1, 2), (1,)).cases():
+        row = case.columns | {"dtype": "fp32"}
+        if row["table"] == "gemm":
+            time_us = 2 * row["m"] * row["n"] * row["k"] * row["batch"] / 50e3
+        else:
+            row["bytes"] = bytes_in_32_bit(row)
+            time_us = row["bytes"] / 20e3
+        rows.append(row | {"time_us": time_us * changed.get(row["op"], 1.0)})
+    rows += [row | {"time_us": 100 + row["bytes"] / 1e3} for row in collective_cases(2, "gloo")]
+    kept_rows = [row for row in rows if row["op"] not in changed or changed[row["op"]] > 0]
+    return written(kept_rows, folder)
+
+
+def on_two_cores(profile: Profile, **degrees: int) -> Prediction:
+    degrees = {"tp": 1, "pp": 1, "dp": 1} | degrees
+    plan = Plan(**degrees, micro_batch=1, global_batch=2, precision="fp32", recompute="none")
+    model = replace(load_model("bert-large"), attention="core")
+    machine = replace(load_system("dgx-a100-80gb"), gpus_per_node=2, nvlink_slowdown=1.0)
+    return predict(model, plan, machine, profile)
+
+
+def test_a_timed_kernel_has_its_time(tmp_path: Path) -> None:
+    profile = build_core(core_table(tmp_path))
+    assert (profile.precisions, profile.trained_precisions) == (("fp32",), ("fp32",))
+    assert float(profile.seconds(Gemm(1024, 3072, 768, precision="fp32"))) == pytest.approx(
+        2 * 1024 * 3072 * 768 / 50e9, rel=1e-3
+    )
+    # Between sizes that were timed, and above them.
+    for nbytes in (1e6, 1e12):
+        assert float(profile.seconds(Elementwise(nbytes, "gelu"))) == pytest.approx(nbytes / 20e9, rel=1e-3)
+    whole, halves = on_two_cores(profile), on_two_cores(profile, dp=2)
+    assert (whole.unusable, halves.unusable) == ((), ())
+    # Gradients of 32 bit travel at a gigabyte a second.
+    parameters = replace(load_model("bert-large"), attention="core").parameters
+    assert halves.breakdown["dp_comm"] == pytest.approx(1e-4 + 4 * parameters / 1e9, rel=0.02)
+    with pytest.raises(UserError, match="precision='bf16': no GEMM model; it has fp32"):
+        profile.seconds(Gemm(1024, 3072, 768))
+
+
+@pytest.mark.parametrize(("operation", "degrees"), [("all_reduce", {"dp": 2}), ("softmax", {})])
+def test_nothing_stands_for_what_a_core_lacks(
+    operation: str, degrees: dict[str, int], tmp_path: Path
+) -> None:
+    profile = build_core(core_table(tmp_path, **{operation: 0.0}))
+    with pytest.raises(UserError, match=f"{operation} was not timed, and nothing stands in for it on a CPU"):
+        on_two_cores(profile, **degrees)
+
+
+def build_core(path: Path) -> Profile:
+    built = path.with_name("core.json")
+    assert main([str(path), "-o", str(built)]) == 0
+    return load_profile(built)
+
+
+def test_a_fit_that_misses_its_rows_is_not_used(
+    tmp_path: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = pd.read_csv(table)
+    gelu = rows.op == "gelu"
+    rows.loc[gelu, "time_us"] *= np.where(np.arange(gelu.sum()) % 2, 8.0, 0.125)
+    rows.to_csv(tmp_path / "mine.csv", index=False)
+    built = tmp_path / "mine.json"
+    assert main([str(tmp_path / "mine.csv"), "--base", "h100-80gb", "-o", str(built)]) == 0
+    profile, base = load_profile(built), load_profile("h100-80gb")
+    lent = base.elementwise["gelu"].scaled(TRUE.hbm_bytes_per_s / base.hbm_bytes_per_s)
+    assert profile.elementwise["gelu"].bytes_per_s == pytest.approx(lent.bytes_per_s, rel=1e-5)
+    assert "gelu" in profile.unusable
+    site = tmp_path / "site.yaml"
+    site.write_text(f"extends: dgx-a100-80gb\nname: mine\nprofile: {built}\n")
+    command = ["predict", "--model", "gpt3-1.3b", "--system", str(site), "--micro-batch", "1"]
+    assert cli_main([*command, *["--global-batch", "8", "--tp", "2", "--pp", "1", "--dp", "1"]]) == 0
+    warnings = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"cannot use its own gelu: its fit misses its rows by \d+ %; that of the", warnings)
+    assert "cannot use its own all_reduce: no collective of several GPUs was timed; that of" in warnings
