@@ -139,6 +139,9 @@ def _plain(value: Any, traces: _Traces, name: str = "") -> Any:
         return traces.write(name, value)
     if isinstance(value, Sequence):
         return [_plain(item, traces, f"{name}-{i}") for i, item in enumerate(value)]
+    if isinstance(value, type):
+        remedy = f"write it to a file, and name it as in mine.py:{value.__name__}"
+        raise UserError(f"grid: {name}: a class cannot be part of a grid; {remedy}")
     raise UserError(f"grid: {name}: {type(value).__name__} cannot be part of a grid")
 
 

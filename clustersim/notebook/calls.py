@@ -49,7 +49,7 @@ def run(
 
 def compare(
     trace: Any,
-    configs: Iterable[RunConfig | str],
+    configs: Iterable[RunConfig | str | type[Scheduler]],
     *,
     baseline: str | None = None,
     workers: int | None = None,
@@ -59,16 +59,16 @@ def compare(
     on_progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Simulate the same trace under several policies (by name or `file.py:Class`) or configurations, in
-    parallel processes.
+    """Simulate the same trace under several policies (by name, `file.py:Class`, or class) or
+    configurations, in parallel processes.
 
-    `settings` belong to the policies given by name. `baseline`: the policy that tables compare the others
+    `settings` belong to the policies. `baseline`: the policy that tables compare the others
     with. `out`: a folder for each run. A policy that cannot run with the settings, as one that needs GPUs of
     one type, is left out, and `skipped` of the result has the reason. Raises as `run`. See
     `clustersim.runs.compare`.
     """
     policies = configs if isinstance(configs, str) else list(configs)
-    names = [c.policy if isinstance(c, RunConfig) else c for c in policies]
+    names = [c.policy if isinstance(c, RunConfig) else getattr(c, "__name__", c) for c in policies]
     if baseline is not None and baseline not in names:
         raise UnknownName("policy of the comparison", baseline, map(str, names))
     skipped: dict[str, str] = {}

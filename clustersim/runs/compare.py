@@ -11,16 +11,18 @@ from functools import partial
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 from clustersim.errors import UnsuitedPolicy
 from clustersim.jit import load_ahead
 from clustersim.records import Run
+from clustersim.scheduler import Scheduler
 from itertime.errors import UserError, quoted
 from itertime.spec import Models
 
 from .config import RunConfig
-from .run import run
+from .run import run_config
 from .setup import setup_of
 from .signals import end_with_parent, without_interrupts
 from .source import Trace, TraceLike
@@ -33,7 +35,7 @@ _JOBS_TO_LOAD = 700  # from which runs take so long that machine code pays
 
 def compare(
     trace: TraceLike,
-    configs: Iterable[RunConfig | str],
+    configs: Iterable[RunConfig | str | type[Scheduler]],
     *,
     workers: int | None = None,
     out: Sequence[str | Path] | None = None,
@@ -46,8 +48,8 @@ def compare(
     """Run every configuration on the same trace, in parallel processes. The results do not depend on the
     number of processes.
 
-    `configs`: configurations, or policies by name or `file.py:Class`; `settings`, as of `run`, belong to the
-    policies given by name, as in `compare("trace.csv", ["fifo", "srtf"], cluster="n16g8")`.
+    `configs`: configurations, or policies, by name, as `file.py:Class`, or as classes; `settings`, as of
+    `run`, belong to the policies, as in `compare("trace.csv", ["fifo", "srtf"], cluster="n16g8")`.
     `workers`: at most this many processes (default: one per processor, at most one per run). `out`: a folder
     for each run, as for `run`. `on_done(i, run)` is called in this process when a run finishes, and
     `on_progress(i, jobs)` a few times a second with the number of jobs that have left run `i`.
@@ -55,66 +57,77 @@ def compare(
     out; without it, and if no policy can run, this is an UnsuitedPolicy. On an
     interrupt, the runs in progress end, and their folders hold the records up to that point.
     """
-    run_configs = _as_configs(configs, settings)
+    run_configs, classes = _as_configs(configs, settings)
     of_trace = run_configs[0] if run_configs else RunConfig.make(policy="fifo")
     trace = Trace.given(trace, of_trace.table, of_trace.model_path)
     folders: list[str | Path | None] = [None] * len(run_configs) if out is None else list(out)
-    numbers, refusals = suited_configs(run_configs, trace.models)  # raises for mistakes before anything runs
+    # Mistakes are raised before anything runs.
+    numbers, refusals = suited_configs(run_configs, trace.models, classes)
     for policy, refusal in refusals.items():
         if on_refusal is None:
             raise refusal
         on_refusal(policy, str(refusal))
-    folders = [folders[i] for i in numbers]
-    run_configs = [run_configs[i] for i in numbers]
-    count = min(len(run_configs), workers or os.cpu_count() or 1)
+    count = min(len(numbers), workers or os.cpu_count() or 1)
     if len(trace.jobs) >= _JOBS_TO_LOAD:
         load_ahead()  # before processes begin, which then share it
     with _temporary() as bounds:
         options: list[dict[str, Any]] = [
-            {"config": config, "out": folder, "parquet": parquet, "shared_bounds": Path(bounds)}
-            for config, folder in zip(run_configs, folders, strict=True)
-        ]
+            {
+                "config": run_configs[i], "policy": classes.get(i), "out": folders[i], "parquet": parquet,
+                "shared_bounds": Path(bounds),
+            }
+            for i in numbers
+        ]  # fmt: skip
         if count > 1:
             return _in_processes(trace, options, count, on_done, on_progress)
         runs = []
         for i, arguments in enumerate(options):
             advance = None if on_progress is None else partial(on_progress, i)
-            runs.append(run(trace, on_progress=advance, **arguments))
+            runs.append(run_config(trace, on_progress=advance, **arguments))
             if on_done is not None:
                 on_done(i, runs[i])
         return runs
 
 
-def _as_configs(configs: Iterable[RunConfig | str], settings: Mapping[str, Any]) -> list[RunConfig]:
-    """Policies by name and configurations as configurations. UserError for what is neither."""
+def _as_configs(
+    configs: Iterable[RunConfig | str | type[Scheduler]], settings: Mapping[str, Any]
+) -> tuple[list[RunConfig], dict[int, type[Scheduler]]]:
+    """Policies as configurations, and the classes among them by number. UserError for what is neither."""
     if isinstance(configs, str):
         names = ", ".join(quoted(name.strip()) for name in configs.split(","))
         raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{names}]")
     configs = list(configs)
-    for config in configs:
-        if not isinstance(config, str | RunConfig):
-            remedy = "name a policy, or a file.py:Class; clustersim.run takes a class"
-            raise UserError(f"compare: {quoted(config)}: runs in a process of its own; {remedy}")
+    classes = {i: c for i, c in enumerate(configs) if isinstance(c, type) and issubclass(c, Scheduler)}
+    for i, config in enumerate(configs):
+        if not isinstance(config, str | RunConfig) and i not in classes:
+            raise UserError(f"compare: {quoted(config)}: name a policy, a file.py:Class, or give its class")
     if settings and not configs:
         raise UserError("compare: policies: name at least one")
-    if settings and not any(isinstance(config, str) for config in configs):
+    if settings and all(isinstance(config, RunConfig) for config in configs):
         raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
-    return [RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in configs]
+    names_of_policies = [c.__name__ if isinstance(c, type) else c for c in configs]
+    run_configs = [
+        RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in names_of_policies
+    ]
+    return run_configs, classes
 
 
 def suited_configs(
-    configs: Sequence[RunConfig], models: Models | None = None
+    configs: Sequence[RunConfig],
+    models: Models | None = None,
+    classes: Mapping[int, type[Scheduler]] = MappingProxyType({}),
 ) -> tuple[list[int], dict[str, UnsuitedPolicy]]:
     """The numbers of the configurations whose policies can run, and the refusals of the others, by policy:
     one that needs GPUs of one type keeps no other from a comparison.
 
-    `models`: those that the jobs may name. UserError for all other mistakes, UnsuitedPolicy if no policy can
+    `models`: those that the jobs may name. `classes`: the policies that are classes, by the number of their
+    configuration. UserError for all other mistakes, UnsuitedPolicy if no policy can
     run.
     """
     numbers, refusals = [], {}
     for i, config in enumerate(configs):
         try:
-            setup_of(config, models=models)
+            setup_of(config, classes.get(i), models=models)
         except UnsuitedPolicy as error:
             refusals[config.policy] = error
         else:
@@ -130,11 +143,11 @@ def _in_processes(
 ) -> list[Run]:  # fmt: skip
     runs: dict[int, Run] = {}
     done = RawArray("q", len(options)) if on_progress is not None else None
-    # The trace goes to the workers, not to each run: forked processes share the jobs stored on disk.
-    pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace, done))
+    # Forked processes share the trace, and classes of policies that cannot be sent to them.
+    pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(trace, options, done))
     try:
         with without_interrupts():  # workers start here, and inherit the blocked signal
-            futures = {pool.submit(_run_of_worker, i, arguments): i for i, arguments in enumerate(options)}
+            futures = {pool.submit(_run_of_worker, i): i for i in range(len(options))}
         pending = set(futures)
         while pending:
             ended, pending = wait(pending, None if done is None else _LOOK_EVERY_S, FIRST_COMPLETED)
@@ -166,22 +179,23 @@ def _temporary() -> TemporaryDirectory[str]:
 
 
 _trace_of_worker: Trace
+_options_of_worker: Sequence[Mapping[str, Any]]
 _done_of_worker: Array[c_longlong] | None
 """The jobs that have left each run, in memory that all processes share; None if the number is not wanted."""
 
 
-def _begin_worker(trace: Trace, done: Array[c_longlong] | None) -> None:
-    global _trace_of_worker, _done_of_worker
+def _begin_worker(trace: Trace, options: Sequence[Mapping[str, Any]], done: Array[c_longlong] | None) -> None:
+    global _trace_of_worker, _options_of_worker, _done_of_worker
     end_with_parent()
-    _trace_of_worker, _done_of_worker = trace, done
+    _trace_of_worker, _options_of_worker, _done_of_worker = trace, options, done
 
 
-def _run_of_worker(number: int, options: dict[str, Any]) -> Run:
+def _run_of_worker(number: int) -> Run:
     done = _done_of_worker
-    if done is None:
-        return run(_trace_of_worker, **options)
 
     def advance(jobs: int) -> None:
-        done[number] = jobs
+        if done is not None:
+            done[number] = jobs
 
-    return run(_trace_of_worker, on_progress=advance, **options)
+    on_progress = None if done is None else advance
+    return run_config(_trace_of_worker, on_progress=on_progress, **_options_of_worker[number])
