@@ -23,8 +23,9 @@ class PricedDeadlines(Scheduler):
     No job is declined. A job that cannot be promised its deadline is best effort. A promise is kept, unless
     it is taken back for a job with less GPU time left (`give_up`); both are noted in the records. `share`: no
     promise for a job that needs more than this share of the GPU time that is free before its deadline.
-    `guard_s`: seconds of work that a reservation holds beyond what the job needs. `price`, `floor`, `harm`,
-    `patience` and `overdue` are those of `priced`, for the GPUs that are not reserved.
+    `guard_s`: seconds of work that a reservation holds beyond what the job needs. `reserve`: how many times
+    the seconds that saves and failures are expected to take it holds on top; 0 foresees neither. `price`,
+    `floor`, `harm`, `patience` and `overdue` are those of `priced`, for the GPUs that are not reserved.
     """
 
     equal_nodes = True
@@ -34,12 +35,13 @@ class PricedDeadlines(Scheduler):
     def __init__(
         self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 100.0,
         overdue: int = 4, guard_s: float = 1.0, give_up: bool = True, share: float = 1.0,
+        reserve: float = 2.0,
     ):  # fmt: skip
         self.price, self.floor = number("price", price, 0.0, 1e9), number("floor", floor, 0.0, 1e9)
         self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 0.0, 1e9)
         self.overdue = whole("overdue", overdue, 1, 1000)
         self.guard_s, self.give_up = number("guard_s", guard_s, _LEAST_GUARD_S), switch("give_up", give_up)
-        self.share = number("share", share, 0.0, 1.0)
+        self.share, self.reserve = number("share", share, 0.0, 1.0), number("reserve", reserve, 0.0, 100.0)
         self._line = Line(Prices(self.price, self.floor), self.patience, self.overdue)
         self._triage: Triage | None = None
 
@@ -63,7 +65,7 @@ class PricedDeadlines(Scheduler):
     def triage(self, state: State) -> Triage:
         """The promises."""
         if self._triage is None:
-            reservations = Promises(state.cluster, self.guard_s)
+            reservations = Promises(state.cluster, self.guard_s, self.reserve)
             self._triage = Triage(reservations, self.give_up, self.share)
         return self._triage
 

@@ -309,7 +309,7 @@ def clock_for(arrivals: Arrivals) -> Clock:
 def state_before(setup: RunSetup, now: float) -> ClusterState[JobView]:
     """The cluster of a run before its first job."""
     facts: ClusterState[JobView] = ClusterState(setup.cluster, setup.placer, setup.overheads, setup.quotas)
-    facts.now_s = now
+    facts.now_s, facts.curves.failures = now, setup.failures
     facts.type_slowdown = setup.type_slowdown
     if setup.node_speeds is not None:
         facts.node_factor = setup.node_speeds.factor

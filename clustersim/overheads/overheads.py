@@ -39,13 +39,14 @@ from math import inf, log2
 from typing import Any
 
 from itertime.errors import UnknownName, UserError, quoted
-from itertime.planning import daly_interval_s, young_interval_s
+from itertime.planning import daly_interval_s, stretch_of, young_interval_s
 
 from .checkpoints import Cycle
 
 __all__ = ["PRESETS", "Overheads"]
 
 _MOST = 1e15  # beyond any sensible value, while a product of two is still far from an overflow
+_MOST_STRETCH = 1e9  # of work that failures never let end
 _INTERVALS = ("daly", "young", "none")
 _PAIRS = ("launch_steps", "launch_points")
 
@@ -191,6 +192,16 @@ class Overheads:
         if isinstance(interval, str):
             interval = (daly_interval_s if interval == "daly" else young_interval_s)(save_s, mtbf_s)
         return Cycle(interval, save_s)
+
+    def stretch(self, parameters: float, nodes: int, gpus: int, mtbf_s: float) -> float:
+        """Mean seconds that a second of work takes on `gpus` GPUs of `nodes` nodes, one of which fails every
+        `mtbf_s` seconds: with saves, work done again, launches and loads; at most a billion.
+        """
+        cycle, restart_s = (
+            self.cycle(parameters, nodes, mtbf_s),
+            self.restart_s(parameters, nodes, gpus, saves=0.0),
+        )
+        return min(_MOST_STRETCH, stretch_of(cycle.interval_s, cycle.save_s, restart_s, mtbf_s))
 
 
 def _number(value: object) -> bool:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from clustersim.cluster import Cluster
+from clustersim.failures import Failures
 from clustersim.jobs import LEAST_LEFT, ActiveJob
 from clustersim.overheads import Overheads
 from clustersim.speed import Curve
@@ -26,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, slots=True)
 class JobCurve:
-    """The useful GPU counts of one kind of job on one GPU type; four tuples of equal length.
+    """The useful GPU counts of one kind of job on one GPU type; tuples of equal length.
 
     | field | |
     |---|---|
@@ -34,6 +35,7 @@ class JobCurve:
     | `rates` | units of work per second (`JobView.rate`) |
     | `restarts` | the most seconds that a change to that count costs (`JobView.restart_s`) |
     | `launches` | seconds of a first start |
+    | `lasting_rates` | `rates` in the long run: saves, and failures at their mean rate, take time, too |
 
     Jobs of one kind share one object, which compares and hashes by identity: a policy can keep what it
     derives from a curve under the curve.
@@ -43,9 +45,10 @@ class JobCurve:
     rates: tuple[float, ...]
     restarts: tuple[float, ...]
     launches: tuple[float, ...]
+    lasting_rates: tuple[float, ...]
 
 
-NO_COUNTS = JobCurve((), (), (), ())
+NO_COUNTS = JobCurve((), (), (), (), ())
 """The curve of a job on a GPU type that cannot run it."""
 
 
@@ -61,10 +64,11 @@ class PhaseView(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class JobCurves:
-    """The `JobCurve` of each kind of job, made when it is first looked up."""
+    """The `JobCurve` of each kind of job, made when it is first looked up. `failures`: how nodes fail."""
 
     _cluster: Cluster
     _overheads: Overheads
+    failures: Failures | None = None
     # The speeds are kept with the result: while they live, no other object has their id.
     _known: dict[tuple[int, str | None], tuple[Curve, JobCurve]] = field(default_factory=dict, init=False)
 
@@ -81,11 +85,20 @@ class JobCurves:
         sizes, overheads, node = speeds.sizes, self._overheads, self._cluster.gpus_per_node
         if gpu_type is not None:
             node = self._cluster.pool(gpu_type).gpus_per_node
+        rates = lasting_rates = tuple(1.0 / speeds.unit_s[n] for n in sizes)
+        nodes = [-(-n // node) for n in sizes]
+        if self.failures is not None or not isinstance(overheads.checkpoint_interval_s, str):
+            mtbf_s = inf if self.failures is None else self.failures.node_mtbf_s(node)
+            lasting_rates = tuple(
+                rate / overheads.stretch(parameters, count, n, mtbf_s / count)
+                for rate, count, n in zip(rates, nodes, sizes, strict=True)
+            )
         return JobCurve(
             sizes,
-            tuple(1.0 / speeds.unit_s[n] for n in sizes),
-            tuple(overheads.change_s(parameters, -(-n // node), n) for n in sizes),
+            rates,
+            tuple(overheads.change_s(parameters, count, n) for count, n in zip(nodes, sizes, strict=True)),
             tuple(overheads.start_s(n) for n in sizes),
+            lasting_rates,
         )
 
 

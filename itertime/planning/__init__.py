@@ -21,6 +21,7 @@
 | `Downtime`, `DOWNTIMES`, `Goodput`, `goodput` | what keeps a training from its iterations, presets; the \
 share of its time in which they are done |
 | `daly_interval_s`, `young_interval_s` | seconds of work between checkpoints that waste the least time |
+| `stretch_of` | mean seconds that a second of iterations takes, with saves and interruptions |
 | `training_days`, `DAY_S` | days of a training under a plan; seconds of a day |
 | `checked_tokens` | the tokens of a training, if they are in range |
 | `train_time`, `TrainTime` | the training of a model to its target, and its seconds by part |
@@ -47,7 +48,7 @@ from .budget import Answer, Budget, Training, generated, published
 from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
-from .goodput import DOWNTIMES, Downtime, Goodput, daly_interval_s, goodput, young_interval_s
+from .goodput import DOWNTIMES, Downtime, Goodput, daly_interval_s, goodput, stretch_of, young_interval_s
 from .planner import FORMER_NAMES, PLANNERS, PlannedRun, Planner, make_planner, planner_name
 from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, SPACE_OF_RULES, SPACES, VTRAIN, WHOLE, Space, named_space
@@ -95,6 +96,7 @@ __all__ = [
     "planner_name",
     "published",
     "search",
+    "stretch_of",
     "train_time",
     "training_days",
     "young_interval_s",

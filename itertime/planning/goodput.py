@@ -34,7 +34,7 @@ from pydantic.dataclasses import dataclass
 from itertime.errors import UnknownName, UserError
 from itertime.io import CONFIG, NonNegative, Positive, construct, optional
 
-__all__ = ["DOWNTIMES", "Downtime", "Goodput", "daly_interval_s", "goodput", "young_interval_s"]
+__all__ = ["DOWNTIMES", "Downtime", "Goodput", "daly_interval_s", "goodput", "stretch_of", "young_interval_s"]
 
 HOUR_S = 3600.0
 _HOPELESS = 14.0  # mean times between interruptions in one interval: a million tries and no end
@@ -134,7 +134,7 @@ def goodput(downtime: Downtime, parameters: float, gpus: int, gpus_per_node: int
             f"checkpoints and {restart_s:.3g} s to a restart: the training never ends; raise mtbf_gpu_h or "
             "lower the others"
         )
-    stretch = _stretch(every_s, save_s, restart_s, mtbf_s)
+    stretch = stretch_of(every_s, save_s, restart_s, mtbf_s)
     evaluations = downtime.evaluation_s / downtime.evaluation_every_s
     wall = stretch + evaluations
     return Goodput(
@@ -148,12 +148,18 @@ def goodput(downtime: Downtime, parameters: float, gpus: int, gpus_per_node: int
     )
 
 
-def _stretch(every_s: float, save_s: float, restart_s: float, mtbf_s: float) -> float:
+def stretch_of(every_s: float, save_s: float, restart_s: float, mtbf_s: float) -> float:
     """Mean seconds that a second of iterations takes, with its saves and interruptions: Daly's equation 20
-    over tau, and its limits for no interruptions and for saves that cost nothing.
+    over tau, and its limits for no interruptions and for saves that cost nothing; infinite where nearly no
+    interval is without an interruption.
+
+    >>> round(stretch_of(3180.0, 60.0, 300.0, 86_400.0), 4), stretch_of(3600.0, 60.0, 300.0, inf)
+    (1.0417, 1.0166666666666666)
     """
     if mtbf_s == inf:
         return 1 + save_s / every_s if every_s else 1.0
+    if max(every_s + save_s, restart_s) > _HOPELESS * mtbf_s:
+        return inf
     if not every_s:
         return exp(restart_s / mtbf_s)
     return mtbf_s * exp(restart_s / mtbf_s) * expm1((every_s + save_s) / mtbf_s) / every_s

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from clustersim.scheduler import JobView
+from dataclasses import replace
+
+from clustersim.scheduler import Cluster, JobCurve, JobView
 from policies.reservation import Reservations, kernels
 
 from .market import PricedShare
@@ -11,7 +13,28 @@ __all__ = ["Promises"]
 
 
 class Promises(Reservations):
-    """Reservations of jobs with a promise. The market shares out spare GPUs between targets and `give`."""
+    """Reservations of jobs with a promise. The market shares out spare GPUs between targets and `give`.
+
+    `reserve`: they hold so many times the seconds that saves and failures take from a job in the long run, by
+    its `lasting_rates`.
+    """
+
+    def __init__(self, cluster: Cluster, guard_s: float, reserve: float = 0.0):
+        super().__init__(cluster, guard_s)
+        self._reserve = reserve
+        self._slower: dict[JobCurve, JobCurve] = {}
+
+    def curve_of(self, job: JobView, gpu_type: str) -> JobCurve:
+        curve = super().curve_of(job, gpu_type)
+        if not self._reserve or curve.lasting_rates == curve.rates:
+            return curve
+        if curve not in self._slower:
+            rates = zip(curve.rates, curve.lasting_rates, strict=True)
+            slower_rates = tuple(
+                rate / (1.0 + self._reserve * (rate / lasting - 1.0)) for rate, lasting in rates
+            )
+            self._slower[curve] = replace(curve, rates=slower_rates)
+        return self._slower[curve]
 
     def try_replace(self, rival: JobView, job: JobView) -> bool:
         """Drop the reservation of `rival` if the best-effort job `job` then gets one. Returns whether it

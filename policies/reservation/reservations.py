@@ -118,7 +118,7 @@ class Reservations:
     def _plan(self, i: int) -> None:
         """The sizes of a job, by its present phase."""
         job, row = self.views[i], self.jobs.row[i]
-        curves = [job.curve_on(name) if name else job.curve for name in self.types]
+        curves = [self.curve_of(job, name) for name in self.types]
         in_nodes = [job.requested >= pool.gpus_per_node for pool in self.pools]
         key = (*curves, *in_nodes, job.node_counts)
         if key not in self._kinds:
@@ -127,6 +127,10 @@ class Reservations:
         self.jobs.first_row[i], self.jobs.end_row[i] = kind.rows.start, kind.rows.stop
         if row >= 0:
             self.jobs.row[i] = kind.row_of.get((self.sizes.type[row], self.sizes.gpus[row]), -1)
+
+    def curve_of(self, job: JobView, gpu_type: str) -> JobCurve:
+        """The speeds and costs by which a job is planned."""
+        return job.curve_on(gpu_type) if gpu_type else job.curve
 
     def _new_kind(
         self, curves: Sequence[JobCurve], in_nodes: Sequence[bool], node_counts: Sequence[int]
@@ -239,8 +243,8 @@ class Reservations:
         work = job.oracle_work_left
         if job.phases:  # what is left takes as long as all of its phases, at the present speed
             row = kind.rows[0]
-            left_s = job.oracle_remaining(int(self.sizes.gpus[row]), self.types[self.sizes.type[row]] or None)
-            work = left_s * self.sizes.rate[row]
+            size = int(self.sizes.gpus[row]), self.types[self.sizes.type[row]] or None
+            work = job.oracle_remaining(*size) * job.rate(*size)
         jobs.work[i] = jobs.work_then[i] = work + self.guard_s * kind.guard_rate
         jobs.paying_s[i] = jobs.paying_then[i] = job.paying_s
         jobs.then_s[i], jobs.speed[i] = self.now_s, job.speed

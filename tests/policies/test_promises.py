@@ -234,6 +234,17 @@ def test_of_a_burst_on_one_gpu_as_many_as_possible_are_in_time(jobs: list[Any]) 
     assert len(met(outcome)) == most_met(jobs)
 
 
+@pytest.mark.parametrize(("reserve", "lost"), [(0.0, ["long"]), (1.0, [])])
+def test_a_reserve_holds_the_time_of_saves(reserve: float, lost: list[str]) -> None:
+    """The long job takes 109 s for 100 s of work and nine saves. With a reserve it is not promised beside the
+    other one.
+    """
+    jobs = [elastic("long", 0, 1, 100, 112), elastic("small", 0, 1, 8, 115)]
+    overheads = Overheads(launch_s=0.0, checkpoint_interval_s=10.0)
+    bench = Bench("n1g1", {("m", 8): {1: 1.0}}, {"m": 1e9 / 7}, overheads)
+    assert broken_promises(bench.run(jobs, PricedDeadlines(reserve=reserve))) == lost
+
+
 def random_jobs(seed: int, sizes: tuple[int, ...]) -> list[Job]:
     return drawn_jobs(seed, 3 + seed % 38, 160, sizes, (1, 900), (0.9, 5.0))
 
