@@ -54,6 +54,18 @@ _SMOLLM_PLAN = Plan(
 )
 
 
+_OLMO_PLAN = Plan(
+    tp=1,
+    pp=1,
+    dp=512,
+    micro_batch=1,
+    global_batch=512,
+    zero_stage=3,
+    grad_overlap=True,
+    recompute="none",
+)
+
+
 class Training(NamedTuple):
     """A training: its model, the nodes it ran on, GPUs, sequences of a batch, tokens, published GPU-hours.
 
@@ -86,8 +98,28 @@ def _smollm3() -> ModelSpec:
     return model.with_seq_len(4096)
 
 
+def _olmo3(layers: int) -> ModelSpec:
+    """Olmo 3 7B or 32B: config.json of allenai/Olmo-3-1025-7B and Olmo-3-1125-32B (November 2025), with the
+    8,192 tokens of pre-training.
+    """
+    model = replace(
+        load_model("olmo2-7b"),
+        name="olmo3-7b",
+        window=4096,
+        full_attention_every=4,
+        parameters_published="",
+    )
+    if layers == 64:
+        model = replace(
+            model, name="olmo3-32b", layers=layers, hidden=5120, heads=40, kv_heads=8, ffn_hidden=27_648
+        )
+    return model.with_seq_len(8192)
+
+
 def _trainings() -> list[Training]:
     h100, h800 = load_system("dgx-h100"), load_system("dgx-h800")
+    compiled = replace(h100, framework="compile")
+    olmo = "AI2 on Olmo 3, with restarts, checkpoints and network issues (November 2025); GPUs are assumed"
     card = "model card of Llama 3.1 (July 2024); batch of 4M tokens and GPUs are assumed"
     return [
         Training(
@@ -135,6 +167,8 @@ def _trainings() -> list[Training]:
             "SmolLM3 (Hugging Face, July 2025): 24 days on 384 H100, tp 2, batches of 2.36M tokens",
             _SMOLLM_PLAN,
         ),
+        Training("Olmo 3 7B", _olmo3(32), compiled, 512, 512, 5.93e12, 0.234e6, olmo, _OLMO_PLAN),
+        Training("Olmo 3 32B", _olmo3(64), compiled, 1024, 1024, 5.5e12, 1.05e6, olmo),
     ]
 
 
