@@ -27,7 +27,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from itertime.planning import SearchResult, Space
+    from itertime.planning import RankedPlan, SearchResult, Space
     from itertime.spec import ModelSpec, Plan, System
 
 
@@ -154,12 +154,14 @@ _MB = 1_000_000
 class ChosenPlan(NamedTuple):
     """The plan of some options: `layout` states all of it. `picks`: the values of choices that were left
     open, by parameter, as those of the fastest of `rivals` plans that fit; of none if `rivals` is 0.
+    `declined`: the interleaving that would be faster by less than `_LEAST_GAIN`, and by how much.
     """
 
     plan: Plan
     layout: PlanLayout
     picks: dict[str, Any]
     rivals: int
+    declined: tuple[int, float] | None = None
 
     @property
     def note(self) -> str:
@@ -173,8 +175,13 @@ class ChosenPlan(NamedTuple):
         if not self.rivals:
             return f"not stated: {values}; no other choice fits either"
         space = SPACE_OF_RULES[self.plan.rules]
+        declined = ""
+        if self.declined:
+            chunks, gain = self.declined
+            declined = f"; --interleave {chunks} would be {gain:.1%} faster and take more memory"
         return (
-            f"not stated, so as in the fastest of {self.rivals:,} plans of space {space} that fit: {values}"
+            f"not stated, so as in the fastest of {self.rivals:,} plans of space {space} that fit: "
+            f"{values}{declined}"
         )
 
     def say(self) -> None:
@@ -197,9 +204,10 @@ def chosen_plan(
 ) -> ChosenPlan:
     """The plan that options state, and the best of what they leave open, as `search` finds it.
 
-    Where none of these fits, the open choices are those of a plan that saves memory in the plainest way: full
-    recomputation, micro-batches of 1. UserError for a plan that cannot train the model, and if the degrees
-    are open and none fit.
+    Interleaving that gains less than `_LEAST_GAIN` is left out: no run would have asked for it, and it keeps
+    more activations. Where none of these fits, the open choices are those of a plan that saves memory in the
+    plainest way: full recomputation, micro-batches of 1. UserError for a plan that cannot train the model,
+    and if the degrees are open and none fit.
     """
     from itertime.planning import search
 
@@ -231,17 +239,41 @@ def chosen_plan(
             plan.check(model)  # which names all rules that the stated options break
         raise
     if result.plans:
-        best = PlanLayout.of(result.plans[0].plan).filled(_ALONE)
+        fastest, declined = result.plans[0], None
+        chosen = fastest.plan
+        if layout.interleave is None and chosen.interleave > 1:
+            chosen, declined = _worth_interleaving(model, fastest, system, memory_headroom)
+        best = PlanLayout.of(chosen).filled(_ALONE)
         picks = {name: getattr(best, name) for name in layout.open}
         layout = replace(layout.filled({}), **picks)
         picks = picks if result.evaluated > 1 else {}
-        return ChosenPlan(_plan_of(subject, layout, execution), layout, picks, result.feasible)
+        return ChosenPlan(_plan_of(subject, layout, execution), layout, picks, result.feasible, declined)
     if layout.gpus is not None:
         raise UserError(f"--gpus={gpus}: {_no_plan(result)}")
     names = layout.open if result.evaluated > 1 else ()
     return ChosenPlan(plan, fallback, {name: getattr(fallback, name) for name in names}, 0)
 
 
+def _worth_interleaving(
+    model: ModelSpec, fastest: RankedPlan, system: System, memory_headroom: float
+) -> tuple[Plan, tuple[int, float] | None]:
+    """The fastest plan, or the same without interleaving where that fits and takes less than `_LEAST_GAIN`
+    longer; then what was declined.
+    """
+    from itertime.prediction import predict
+
+    plain = replace(fastest.plan, interleave=1)
+    if plain.broken_rules(model):
+        return fastest.plan, None
+    prediction = predict(model, plain, system, memory_headroom=memory_headroom)
+    gain = 1 - fastest.prediction.iteration_s / prediction.iteration_s
+    if gain >= _LEAST_GAIN or not prediction.fits:
+        return fastest.plan, None
+    return plain, (fastest.plan.interleave, gain)
+
+
+_LEAST_GAIN = 0.005
+"""Of an iteration: a tenth of what predictions of such plans are off by."""
 _ALONE = {"interleave": 1, "sequence_parallel": False, "zero": 0}
 """What is left where a choice has a single value."""
 

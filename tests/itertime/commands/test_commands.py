@@ -70,6 +70,16 @@ def test_the_front_is_every_plan_that_none_with_as_few_gpus_beats(capsys):
     assert len(front) > 5
 
 
+def test_interleaving_that_gains_little_is_not_chosen_unasked(capsys):
+    """Llama-2 7B on 8 H800 (NVIDIA/Megatron-LM, pull request 482): 49.8 GB, measured without interleaving."""
+    command = "predict --model llama2-7b --seq-len 2048 --system dgx-h800 --framework te --pp 2 --dp 4"
+    command += " --micro-batch 2 --global-batch 2048 --recompute none --zero 1 --fp32-gradients"
+    assert main(command.split()) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "--interleave 1; --interleave 2 would be 0.1% faster and take more memory" in words
+    assert "53.7 GB of 84.9 on the fullest GPU" in words
+
+
 def test_large_errors_of_a_framework_are_said(capsys, monkeypatch):
     from itertime.accuracy import errors_by_gpu
 
