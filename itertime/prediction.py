@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GROUPS = {
-    "compute": ("gemm", "attention", "elementwise", "embedding", "head"),
+    "compute": ("gemm", "attention", "elementwise", "embedding", "head", "towers"),
     "recompute": ("recompute",),
     "tensor-parallel communication": ("tp_comm",),
     "context-parallel communication": ("cp_comm",),

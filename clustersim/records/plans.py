@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 PARTS = {
-    "compute_s": ("gemm", "attention", "elementwise", "embedding", "head"),
+    "compute_s": ("gemm", "attention", "elementwise", "embedding", "head", "towers"),
     "recompute_s": ("recompute",),
     "bubble_s": ("bubble",),
     "tp_comm_s": ("tp_comm", "ep_comm", "cp_comm"),

@@ -19,6 +19,7 @@ from .options import Json, option
 
 if TYPE_CHECKING:
     from itertime.spec import Framework, Lengths, ModelSpec, Reference, System
+    from itertime.spec.shape import TowerKeys
 
 COLUMNS = 80
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of lengths
@@ -74,7 +75,8 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
     reference = model_reference(model)
     spec = model_of(reference)
     kinds = {name: dict(keys) for name, keys in spec.kinds}
-    values = _field_values(spec) | {"head_dim": spec.head_width, "kinds": kinds}
+    towers = {name: _stated_keys(keys) for name, keys in spec.towers}
+    values = _field_values(spec) | {"head_dim": spec.head_width, "kinds": kinds, "towers": towers}
     if json:
         print_json(
             _document(reference, spec, values)
@@ -95,15 +97,22 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
     if spec.mtp_layers:
         print(f"MTP heads have {spec.mtp_parameters / 1e9:,.3f} billion beside them")
     own_lines = ("approximations", "parameters_published", "active_parameters_published")
-    values["kinds"] = {
-        name: ", ".join(f"{key}={_shown(value)}" for key, value in keys.items())
-        for name, keys in kinds.items()
-    }
+    for key, entries in (("kinds", kinds), ("towers", towers)):
+        values[key] = {
+            name: ", ".join(f"{key}={_shown(value)}" for key, value in keys.items())
+            for name, keys in entries.items()
+        }
     _print_values(reference, {name: value for name, value in values.items() if name not in own_lines})
     for text in approximations_of(spec):
         _print_wrapped("approximation", text)
     if reason := refusal_of(spec):
         _print_wrapped("not predicted", f"{reason}.")
+
+
+def _stated_keys(keys: TowerKeys) -> dict[str, Any]:
+    """Keys of a tower that are not at their defaults."""
+    defaults = {field.name: getattr(field.default, "default", field.default) for field in fields(keys)}
+    return {name: value for name, value in vars(keys).items() if name in defaults and value != defaults[name]}
 
 
 @models_app.command("import")

@@ -33,7 +33,7 @@ SeqLen = Annotated[int | None, option("--seq-len", "Tokens per sequence; default
 Attention = Annotated[str | None, option("--attention", "core or flash; default: the model's own.")]
 Freeze = Annotated[
     str | None,
-    option("--freeze", "What is not trained, with commas: layers, embedding, head, or kinds of layers."),
+    option("--freeze", "What is not trained, with commas: layers, embedding, head, kinds of layers, towers."),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -54,7 +54,9 @@ class Partition:
 
     `of_chunks`, (forms, kinds, chunks, plans): layers of each form in each chunk of a stage, where plans list
     the layers of several chunks; None elsewhere. Where they list layers, there may be more than 4 kinds.
-    `sets`, as `counts`: sets of weights, where layers of a form share one; None elsewhere.
+    `sets`, as `counts`: sets of weights, where layers of a form share one; None elsewhere. `front`,
+    `trained_front`, (plans,) each: parameters of towers on one GPU of the first stage, and those that have
+    gradients; None without towers.
 
     With pp = 1 the first stage has the table of an untied projection too, and so it has where the model's
     last chunk lies on its GPU.
@@ -73,6 +75,8 @@ class Partition:
     trained_tables: Array
     of_chunks: Whole | None = None
     sets: Whole | None = None
+    front: Array | None = None
+    trained_front: Array | None = None
 
     @classmethod
     def of(cls, model: ModelSpec, plans: PlanBatch) -> Partition:
@@ -117,6 +121,8 @@ class Partition:
             else model.trains_embedding * (tables - of_head) + model.trains_head * of_head,
             of_chunks=of_chunks if of_chunks.shape[2] > 1 else None,
             sets=_sets_of_weights(model, counts) if model.shares_weights else None,
+            front=model.tower_parameters() / plans.tp if model.towers else None,
+            trained_front=model.tower_parameters(trained=True) / plans.tp if model.towers else None,
         )
 
     @property
@@ -154,12 +160,14 @@ class Partition:
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
         of_chunks = None if self.of_chunks is None else self.of_chunks[..., rows]
-        sets = None if self.sets is None else self.sets[..., rows]
+        stated = {name: getattr(self, name) for name in _OPTIONAL}
         columns = {name: getattr(self, name)[..., rows] for name in _COLUMNS}
-        return Partition(**columns, of_chunks=of_chunks, sets=sets)
+        columns |= {name: values[..., rows] for name, values in stated.items() if values is not None}
+        return Partition(**columns, of_chunks=of_chunks)
 
 
-_COLUMNS = tuple(field.name for field in fields(Partition) if field.name not in ("of_chunks", "sets"))
+_OPTIONAL = ("sets", "front", "trained_front")
+_COLUMNS = tuple(field.name for field in fields(Partition) if field.name not in ("of_chunks", *_OPTIONAL))
 MOST_KINDS = 4
 """Kinds of stages of a plan that lists no layers."""
 
@@ -293,6 +301,11 @@ class Workload:
         longer = self.micro_batch.scaled(share, share**2)
         return tuple(replace(form, micro_batch=longer) if form.model.encoder else form for form in forms)
 
+    @cached_property
+    def towers(self) -> tuple[Workload, ...]:
+        """For each stack of layers of the model's towers the same plans of a model of such layers."""
+        return _of_towers(self)
+
     @property
     def shared_parameters(self) -> Array:
         """`Partition.shared` of a layer of this form, (plans,)."""
@@ -330,12 +343,50 @@ class Workload:
         )
 
 
+def _of_towers(workload: Workload) -> tuple[Workload, ...]:
+    """For each stack of layers of the towers the same plans of a model of such layers."""
+    plans, stacks = _whole_plans(workload.plans), workload.model.tower_stacks
+    works = []
+    for stack in stacks:
+        length = np.full(len(plans), float(stack.model.seq_len))
+        sequences = np.asarray(plans.micro_batch * stack.sequences, dtype=float)
+        micro_batch = MicroBatch(sequences * length, sequences * length, sequences, length)
+        partition = Partition.of(stack.model, plans)
+        works.append(
+            replace(workload, model=stack.model, plans=plans, partition=partition, micro_batch=micro_batch)
+        )
+    return tuple(works)
+
+
+def _whole_plans(plans: PlanBatch) -> PlanBatch:
+    """The plans as a tower has them: on one stage, without what divides sequences or experts."""
+    one, no = np.ones_like(plans.tp), np.zeros(len(plans), dtype=bool)
+    return replace(
+        plans,
+        pp=one,
+        interleave=one,
+        cp=one,
+        ep=one,
+        etp=plans.tp,
+        sequence_parallel=no,
+        tp_overlap=0 * one,
+        ep_overlap=no,
+        balanced=no,
+        by_compute=no,
+        ends=no,
+        remainder=no,
+        offload_layers=0 * one,
+        chunk_layers=(),
+    )
+
+
 def _check_32_bit(model: ModelSpec, options: PlanOptions, precision: str) -> None:
     """Raises UserError for what has no costs in 32 bit."""
     broken = {
         "flash kernels compute in 16 bit; set the model's attention=core": model.attention != "core",
         "is not modelled for mixtures of experts": model.is_mixture,
         "is not modelled for low-rank adapters": model.lora_rank > 0,
+        "is not modelled for towers": bool(model.towers),
         "is not modelled for compression; leave it out": options.compression != "none",
         "is not modelled for quantized_weights and secondary_shards; leave them out": (
             options.quantized_weights or options.secondary_shards is not None

@@ -16,6 +16,7 @@ from .embedding_head import embedding_s, head_s
 from .layer import Parts, layer_costs
 from .parallel_comm import activation_all_reduce_s
 from .partition import Workload
+from .towers import TowerPass, tower_passes
 
 MICRO_BATCH_COLUMNS = (
     "tp",
@@ -51,7 +52,7 @@ class Pass:
     """Seconds of one pass of one micro-batch: one layer of each form by part, the embedding, the head.
 
     `weights`, `head_weight`: of a backward pass what gives gradients of weights, of one layer of each form
-    and of the head.
+    and of the head. `towers`: those for images, None without any.
     """
 
     layers: tuple[Parts, ...]
@@ -59,12 +60,14 @@ class Pass:
     head: Array
     weights: tuple[Array, ...] = ()
     head_weight: Array | None = None
+    towers: TowerPass | None = None
 
     def take(self, rows: Whole) -> Pass:
         layers = tuple({part: seconds[rows] for part, seconds in parts.items()} for parts in self.layers)
         weights = tuple(seconds[rows] for seconds in self.weights)
         head_weight = None if self.head_weight is None else self.head_weight[rows]
-        return Pass(layers, self.embedding[rows], self.head[rows], weights, head_weight)
+        towers = None if self.towers is None else self.towers.take(rows)
+        return Pass(layers, self.embedding[rows], self.head[rows], weights, head_weight, towers)
 
 
 def micro_batch_columns(plans: PlanBatch) -> tuple[str, ...]:
@@ -140,7 +143,8 @@ def micro_batch_passes(workload: Workload, reduced: Array | None = None) -> tupl
     embedding = embedding_s(workload, reduced)
     head = head_s(workload, reduced)
     split = tuple(layer.weight for layer in layers), head[2]
+    towers = tower_passes(workload) if workload.model.towers else (None, None)
     return (
-        Pass(tuple(layer.forward for layer in layers), embedding[0], head[0]),
-        Pass(tuple(layer.backward for layer in layers), embedding[1], head[1], *split),
+        Pass(tuple(layer.forward for layer in layers), embedding[0], head[0], towers=towers[0]),
+        Pass(tuple(layer.backward for layer in layers), embedding[1], head[1], *split, towers[1]),
     )

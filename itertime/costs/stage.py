@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from itertime.arrays import Array, any_of
-from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, divided_s, kind_column
+from itertime.schedule import FIRST, HEAVY, LAST, StageTimes, before_layers_s, divided_s, kind_column
 from itertime.spec import PlanBatch
 
 from .activation_copies import activation_copies_s
@@ -19,6 +19,7 @@ from .network import all_gather_s, p2p_s
 from .parallel_comm import tensor_group
 from .partition import Workload
 from .passes import Pass, distinct_passes
+from .towers import towers_s
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,9 @@ def _stage_pass(workload: Workload, micro_batch: Pass, shards: _Shards, hop: Arr
     if framework.crossing_layer_s or framework.crossing_layer_rank_s:
         parts["overhead"] = parts["overhead"] + _missing_to_floor(workload, parts, end)
     parts["embedding"] = np.where(workload.has_embedding, micro_batch.embedding, 0.0)
+    if micro_batch.towers is not None:
+        towers = towers_s(workload, micro_batch.towers, backward=end == FIRST)
+        parts["towers"] = np.where(workload.has_embedding, towers, 0.0)
     parts["head"] = np.where(workload.has_head, micro_batch.head, 0.0)
     filled_waits = _hide_ends(parts, plans, shards) if "launch" in parts else 0.0
     if any_of(plans.offload_layers):  # a wait that an end of the model fills is no time of the layers
@@ -234,7 +238,7 @@ def _first_chunk_s(workload: Workload, parts: Parts, shares: Array | None) -> Ar
         chunk = _of_first_chunk(workload, divided_s(parts))
     else:
         chunk = divided_s(parts)[FIRST] * shares[FIRST, 0]
-    chunk = chunk + parts["embedding"][kind, column]
+    chunk = chunk + before_layers_s(parts)[kind, column]
     return chunk + np.where(plans.interleave == 1, parts["head"][kind, column], 0.0)
 
 

@@ -11,6 +11,7 @@
 | `units_of`, `place_of`, `input_of` | of these: what a device runs, where, and after what |
 | `kind_column` | the numbers of kinds as a column |
 | `divided_s` | seconds of a pass that the chunks of a stage share |
+| `before_layers_s` | seconds of a pass ahead of the layers of the first chunk |
 
 Why
 - Closed forms are used only where a proof covers them. m max(S) + sum(S) - max(S) is not exact for 1F1B in
@@ -21,7 +22,17 @@ Why
 """
 
 from .pipeline import PipelineTime, least_pipeline_s, pipeline_s
-from .stage_times import FIRST, HEAVY, LAST, LIGHT, StageTimes, divided_s, kind_column, stage_kinds
+from .stage_times import (
+    FIRST,
+    HEAVY,
+    LAST,
+    LIGHT,
+    StageTimes,
+    before_layers_s,
+    divided_s,
+    kind_column,
+    stage_kinds,
+)
 from .zero_bubble import MOST_PASSES, SPLIT_SCHEDULES, input_of, place_of, units_of
 
 __all__ = [
@@ -33,6 +44,7 @@ __all__ = [
     "SPLIT_SCHEDULES",
     "PipelineTime",
     "StageTimes",
+    "before_layers_s",
     "divided_s",
     "input_of",
     "kind_column",

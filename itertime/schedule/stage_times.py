@@ -20,7 +20,7 @@ from itertime.cached import cached_property
 from .closed_forms import InterleavedPasses
 
 FIRST, HEAVY, LIGHT, LAST = 0, 1, 2, -1
-_NOT_DIVIDED = ("embedding", "head", "p2p")
+_NOT_DIVIDED = ("embedding", "towers", "head", "p2p")
 
 
 def stage_kinds(count: Whole) -> Whole:
@@ -49,9 +49,16 @@ def kind_column(kinds: int) -> Whole:
 
 
 def divided_s(parts: Mapping[str, Array]) -> Array:
-    """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, head, sends."""
+    """Seconds of a pass that the chunks of a stage share equally, (4, plans): not embedding, towers, head,
+    sends.
+    """
     divided = [seconds for name, seconds in parts.items() if name not in _NOT_DIVIDED]
     return sum(divided, np.zeros(parts["head"].shape))
+
+
+def before_layers_s(parts: Mapping[str, Array]) -> Array:
+    """Seconds of a pass ahead of the layers of the first chunk, (4, plans): embedding, and towers if any."""
+    return parts["embedding"] + parts["towers"] if "towers" in parts else parts["embedding"]
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,9 @@ class StageTimes:
     `shares`, (kinds, chunks, plans) each: of the parts that the chunks of a stage share what each takes,
     forward and backward, where a plan lists the layers of several chunks; else None, and chunks are equal.
 
-    Three parts belong to certain chunks: "embedding" to the first of a stage, "head" to the last, and "p2p",
-    the sending, to all but the chunk at which the pass leaves the model. The chunks of a stage share
-    the other parts. All chunks are equal, except the first chunk of the first stage and the last
+    Certain parts belong to certain chunks: "embedding" and "towers" to the first of a stage, "head" to
+    the last, and "p2p", the sending, to all but the chunk at which the pass leaves the model. The chunks of a
+    stage share the other parts. All chunks are equal, except the first chunk of the first stage and the last
     chunks of the other stages, which differ by what their stage differs from a HEAVY one.
     """
 
@@ -189,7 +196,7 @@ class StageTimes:
             excess_s = stage_s - stage_s[HEAVY]
             chunk_s[:, 0, 0] += excess_s[FIRST]
             chunk_s[:, :, -1] += np.where(kinds == FIRST, 0.0, excess_s[kinds, column])
-        chunk_s[:, :, 0] += parts["embedding"][kinds, rows[:, None]]
+        chunk_s[:, :, 0] += before_layers_s(parts)[kinds, rows[:, None]]
         chunk_s[:, :, -1] += parts["head"][kinds, rows[:, None]]
         return chunk_s
 
@@ -199,8 +206,8 @@ class StageTimes:
         forward_s, backward_s = self.divided_forward_s[:, rows], self.divided_backward_s[:, rows]
         send_forward_s = self.forward["p2p"][FIRST, rows] / chunk_count
         send_backward_s = self.backward["p2p"][LAST, rows] / chunk_count
-        first_forward_s = forward_s[FIRST] - forward_s[HEAVY] + self.forward["embedding"][FIRST, rows]
-        first_backward_s = backward_s[FIRST] - backward_s[HEAVY] + self.backward["embedding"][FIRST, rows]
+        first_forward_s = forward_s[FIRST] - forward_s[HEAVY] + before_layers_s(self.forward)[FIRST, rows]
+        first_backward_s = backward_s[FIRST] - backward_s[HEAVY] + before_layers_s(self.backward)[FIRST, rows]
         last_forward_s = forward_s[LAST] - forward_s[HEAVY] + self.forward["head"][LAST, rows]
         last_backward_s = backward_s[LAST] - backward_s[HEAVY] + self.backward["head"][LAST, rows]
         return InterleavedPasses(

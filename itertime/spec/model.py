@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError, model_validator
 from pydantic.dataclasses import dataclass
@@ -21,7 +21,24 @@ from itertime.io import CONFIG
 from .flops import ForwardFlops, Reach
 from .layers import kinds_in_order, recurrence_flops
 from .lengths import Lengths, load_lengths
-from .shape import LayerShape
+from .shape import LayerShape, TowerKeys
+
+
+class TowerStack(NamedTuple):
+    """Layers of a tower that attend to the same number of patches: a model of them, and the sequences of that
+    length in one sequence of the model.
+    """
+
+    name: str
+    model: ModelSpec
+    sequences: float
+
+    @property
+    def forward_flops(self) -> float:
+        """FLOPs of a forward pass of all of them in one sequence of the model."""
+        passed = self.model.forward_flops()
+        return self.sequences * self.model.seq_len * (passed.layers + passed.scores)
+
 
 OF_KIND = "(kind)"
 """In `frozen` of a form: the other words say whether its layers are frozen, and all before them."""
@@ -63,6 +80,7 @@ class ModelSpec(LayerShape):
             self._refuse("experts_per_token", f"must be at most experts={self.experts}")
         self._check_layers()
         self._check_stack()
+        self._check_towers()
         self._check_frozen()
         if any(form.layer_parameters < 1 for form in self.forms):
             self._refuse("layer_extra_parameters", "leaves a layer without parameters; take off fewer")
@@ -158,11 +176,33 @@ class ModelSpec(LayerShape):
                 raise UserError(f"model {self.name}: kinds: {name} is in no entry of stack; leave it out")
         self.forms  # noqa: B018  - raises for a kind that makes no model
 
+    def _check_towers(self) -> None:
+        """Towers make models, their tokens fit into the sequence, projectors lead to the model's width."""
+        if self.images != 1 and not self.towers:
+            self._refuse("images", "needs towers; leave it out")
+        for name, tower in self.towers:
+            where = f"model {self.name}: towers.{name}"
+            if tower.projector and tower.projector[-1] != self.hidden:
+                problem = f"must end with hidden={self.hidden}"
+                raise UserError(f"{where}: projector={list(tower.projector)}: {problem}")
+            if tower.tokens % tower.merged or (tower.window and tower.tokens % tower.window):
+                key = "merged" if tower.tokens % tower.merged else "window"
+                problem = f"must divide tokens={tower.tokens}"
+                raise UserError(f"{where}: {key}={getattr(tower, key)}: {problem}")
+        taken = self.images * sum(tower.image_tokens for _, tower in self.towers)
+        if taken > self.seq_len:
+            problem = f"become {taken} tokens, more than seq_len={self.seq_len}; take fewer, or a longer one"
+            self._refuse("images", problem)
+        if self.towers and self.lengths:
+            self._refuse("lengths", "is not modelled with towers; leave it out")
+        self.tower_stacks  # noqa: B018  - raises for a tower that makes no model
+
     def _check_frozen(self) -> None:
         """What is frozen has a name, and something is trained."""
         if OF_KIND in self.frozen:
             return
-        names = ("layers", *(name for name, _ in self.kinds), "embedding", "head")
+        of_towers = (*(name for name, _ in self.towers), "projector") if self.towers else ()
+        names = ("layers", *(name for name, _ in self.kinds), "embedding", "head", *of_towers)
         for name in self.frozen:
             if name not in names:
                 problem = UnknownName("part of the model", name, names)
@@ -183,6 +223,42 @@ class ModelSpec(LayerShape):
         if self.stack:
             return _forms_of_kinds(self)
         return (self, self.dense_form()) if self.dense_layers else (self,)
+
+    @cached_property
+    def tower_stacks(self) -> tuple[TowerStack, ...]:
+        """The layers of all towers: of one with windows those that they limit, then the others."""
+        return tuple(stack for name, tower in self.towers for stack in _stacks_of_tower(self, name, tower))
+
+    @cached_property
+    def passes_back(self) -> bool:
+        """Whether a backward pass goes through a layer: it is trained, or something before it is."""
+        return self.trains_towers or super().passes_back
+
+    def trains_tower(self, name: str) -> bool:
+        """Whether a tower has gradients."""
+        return not (self.lora_rank or name in self.frozen)
+
+    @cached_property
+    def trains_projector(self) -> bool:
+        """Whether projectors of towers have gradients."""
+        return any(tower.projector for _, tower in self.towers) and self.trains_tower("projector")
+
+    @cached_property
+    def trains_towers(self) -> bool:
+        """Whether a tower or its projector has gradients."""
+        return self.trains_projector or any(self.trains_tower(name) for name, _ in self.towers)
+
+    def tower_parameters(self, trained: bool = False) -> int:
+        """Parameters of all towers with their projectors; of those that are trained alone."""
+        total = 0
+        for name, tower in self.towers:
+            if not trained or self.trains_tower(name):
+                layer = next(stack.model for stack in self.tower_stacks if stack.name == name)
+                patches = tower.patch_width * tower.hidden + tower.extra_parameters
+                total += tower.layers * layer.layer_parameters + patches
+            if tower.projector and (not trained or self.trains_projector):
+                total += tower.projector_weights + tower.projector_extra_parameters
+        return total
 
     @cached_property
     def has_encoder(self) -> bool:
@@ -303,7 +379,8 @@ class ModelSpec(LayerShape):
         """
         layers = zip(self.form_layers, self.forms, strict=True)
         stack = sum((1 if form.shared_weights else count) * form.layer_parameters for count, form in layers)
-        return stack + self.embedding_parameters + self.head_parameters + self.extra_parameters
+        ends = self.embedding_parameters + self.head_parameters + self.extra_parameters
+        return stack + ends + self.tower_parameters()
 
     @property
     def mtp_projection(self) -> int:
@@ -330,7 +407,7 @@ class ModelSpec(LayerShape):
         in_layers = sum((1 if form.shared_weights else count) * form.trained_layer for count, form in layers)
         embedding = self.embedding_parameters + self.extra_parameters
         of_embedding, of_head = self.trains_embedding * embedding, self.trains_head * self.head_parameters
-        return in_layers + of_embedding + of_head
+        return in_layers + of_embedding + of_head + self.tower_parameters(trained=True)
 
     @property
     def trained_layer(self) -> int:
@@ -455,6 +532,9 @@ class ModelSpec(LayerShape):
         passed = self.forward_flops(lengths)
         scores = passed.counted_scores
         forward = passed.layers + scores + passed.head
+        if self.towers:
+            alone = replace(self, towers=(), images=1, frozen=self._frozen_without_towers)
+            return alone.flops_of(tokens, lengths) + tokens * self.tower_flops
         if not self.trains_part:
             return 3.0 * tokens * forward
         if self.lora_rank:
@@ -480,6 +560,30 @@ class ModelSpec(LayerShape):
         ]
 
     @property
+    def _frozen_without_towers(self) -> tuple[str, ...]:
+        """`frozen` of the same model without towers, whose layers pass back what they do beside them."""
+        names = [name for name in self.frozen if name not in (*dict(self.towers), "projector")]
+        if self.trains_towers:  # which the layers' gradients of inputs lead to
+            names = [name for name in names if name != "embedding"]
+        return (OF_KIND, *names) if names else ()
+
+    @cached_property
+    def tower_flops(self) -> float:
+        """FLOPs of all passes of the towers, for each token of the model's sequence: of a frozen one those of
+        its forward pass. The gradients of pixels are not computed.
+        """
+        flops = 0.0
+        for name, tower in self.towers:
+            trained, images = self.trains_tower(name), self.images
+            passes = 3 if trained else 1
+            stacks = [stack for stack in self.tower_stacks if stack.name == name]
+            flops += passes * sum(stack.forward_flops for stack in stacks)
+            flops += (1 + trained) * 2.0 * images * tower.tokens * tower.patch_width * tower.hidden
+            passes = 1 + trained + self.trains_projector
+            flops += passes * 2.0 * images * tower.image_tokens * tower.projector_weights
+        return flops / self.seq_len
+
+    @property
     def adapter_flops(self) -> float:
         """FLOPs of a token's forward pass in the low-rank matrices of all layers."""
         layers = zip(self.form_layers, self.forms, strict=True)
@@ -500,7 +604,7 @@ def _forms_of_kinds(model: ModelSpec) -> tuple[ModelSpec, ...]:
     for name, keys in model.kinds:
         try:
             frozen = _frozen_kind(model, name) if model.frozen or model.has_encoder else ()
-            of_kind = {"frozen": frozen, **dict[str, Any](keys)}
+            of_kind = {"frozen": frozen, "towers": (), "images": 1, **dict[str, Any](keys)}
             if of_kind.get("encoder") and not model.encoder:
                 of_kind |= {"seq_len": model.encoder_seq_len or model.seq_len, "encoder_seq_len": 0}
             form = replace(
@@ -513,6 +617,41 @@ def _forms_of_kinds(model: ModelSpec) -> tuple[ModelSpec, ...]:
     return tuple(forms)
 
 
+@lru_cache(maxsize=256)
+def _stacks_of_tower(model: ModelSpec, name: str, tower: TowerKeys) -> tuple[TowerStack, ...]:
+    """The layers of one tower. Raises UserError, naming the tower, if they make no model."""
+    keys = {field: getattr(tower, field) for field in _TOWER_FIELDS}
+    frozen = (OF_KIND,) if model.trains_tower(name) else (OF_KIND, "layers", "embedding")
+    full = tower.layers // tower.full_attention_every if tower.full_attention_every else 0
+    lengths = {tower.window: tower.layers - full, tower.tokens: full} if tower.window else {}
+    stacks = []
+    for tokens, layers in (lengths or {tower.tokens: tower.layers}).items():
+        if not layers:
+            continue
+        try:
+            of_layers = ModelSpec(
+                name=f"{model.name}: towers.{name}",
+                layers=layers,
+                seq_len=tokens,
+                vocab=1,
+                attention="flash",
+                encoder=True,
+                frozen=frozen,
+                **keys,
+            )
+        except UserError as error:
+            text = str(error).removeprefix("model: ")
+            raise UserError(f"model {model.name}: towers.{name}: {text}") from None
+        stacks.append(TowerStack(name, of_layers, model.images * tower.tokens / tokens))
+    return tuple(stacks)
+
+
+_TOWER_FIELDS = (
+    *("hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "norm", "positions", "biases"),
+    *("qk_norm", "dropout", "norms_per_layer", "layer_extra_parameters"),
+)
+
+
 def _frozen_kind(model: ModelSpec, name: str) -> tuple[str, ...]:
     """`frozen` of the form of a kind."""
     if not {"layers", name} & set(model.frozen):
@@ -521,7 +660,8 @@ def _frozen_kind(model: ModelSpec, name: str) -> tuple[str, ...]:
     order = [names[form] for form in _form_order(model)]
     last = len(order) - 1 - order[::-1].index(name)
     before = "layers" in model.frozen or set(order[:last]) <= set(model.frozen)
-    return (OF_KIND, "layers", "embedding") if before and not model.trains_embedding else (OF_KIND, "layers")
+    before = before and not model.trains_embedding and not model.trains_towers
+    return (OF_KIND, "layers", "embedding") if before else (OF_KIND, "layers")
 
 
 @lru_cache(maxsize=256)

@@ -112,6 +112,8 @@ def worker_parameters(workload: Workload) -> Array:
     shared, experts = partition.trained_parameters(model)
     head = model.trains_head and not model.tied_embeddings
     tables = partition.table * (int(model.trains_embedding) + int(head))
+    if partition.trained_front is not None:
+        tables = tables + partition.trained_front
     of_layers = (partition.stages * shared).sum(axis=0)
     in_experts: Array = (partition.stages * experts).sum(axis=0) * expert_spread(plans)
     return in_experts + (of_layers + tables) * plans.tp

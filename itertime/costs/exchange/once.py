@@ -46,6 +46,10 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
         layers = np.where(plans.both_ways, layers + partition.layers[LAST], layers)
     if workload.model.trains_embedding or workload.model.trains_head:
         shared = shared + partition.trained_tables
+    if partition.trained_front is not None:
+        shared = shared + partition.trained_front
+        stacks = [stack.model for stack in workload.model.tower_stacks]
+        layers = layers + sum(stack.layers for stack in stacks if not stack.weights_frozen)
     exchanged = _beside(workload, (layers, shared, experts), passes, waits)
     if plans.options.warmup_share:
         options = replace(plans.options, compression="none", warmup_share=0.0)

@@ -44,6 +44,7 @@ from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import PRECISIONS, PlanBatch
 
 from .activations import activations_of, element_bytes
+from .towers import kept_of_towers
 
 # CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
 # reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
@@ -152,7 +153,18 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     if workload.plans.splits_backward:
         both_ways = workload.plans.both_ways
         in_layers, experts = _mirrored(in_layers, both_ways), _mirrored(experts, both_ways)
-    return in_layers, in_layers + _ends(workload), experts
+    return in_layers, in_layers + _ends(workload) + _of_front(workload, workload.partition.front), experts
+
+
+def _of_front(workload: Workload, first: Array | None) -> Array | float:
+    """What is on the `first` stage alone, as the first, the second and the last stage, (3, plans), have it;
+    0 for nothing.
+    """
+    if first is None:
+        return 0.0
+    stages = np.zeros((len(_fullest_kinds(workload.plans)), len(workload)))
+    stages[0], stages[-1] = first, np.where(workload.plans.pp == 1, first, 0.0)
+    return stages
 
 
 def _ends(workload: Workload, embedding: bool = True, head: bool = True) -> Array:
@@ -182,7 +194,8 @@ def _trained(workload: Workload) -> tuple[Array, Array]:
     )
     if plans.splits_backward:
         shared, experts = _mirrored(shared, plans.both_ways), _mirrored(experts, plans.both_ways)
-    return shared + _ends(workload, model.trains_embedding, model.trains_head), experts
+    ends = _ends(workload, model.trains_embedding, model.trains_head)
+    return shared + ends + _of_front(workload, partition.trained_front), experts
 
 
 def _mirrored(stages: Array, both_ways: Flags) -> Array:
@@ -268,6 +281,9 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
     if any_of(plans.recompute_permille < 1000):
         forms = zip(counts, (activations, *of_other_forms), strict=True)
         live = np.maximum(live - sum(count * of_form.plain for count, of_form in forms), 0.0)
+    if workload.model.towers:
+        of_towers = [_of_front(workload, each) for each in kept_of_towers(workload)]
+        kept_by_stage, live = kept_by_stage + of_towers[0], np.maximum(live, of_towers[1])
     if any_of(plans.offload_layers):
         mean_layer = kept_by_stage / np.maximum(layers, 1)
         kept_by_stage = kept_by_stage - np.minimum(plans.offload_layers, layers) * mean_layer

@@ -16,7 +16,7 @@ from .config import HubConfig
 from .encoder_decoder import decoder_of, is_encoder_decoder
 from .ends import ends_of
 from .layers import HubLayer, layers_of
-from .towers import tower_parameters
+from .towers import tower_of
 
 _DEFAULTS = {
     name: getattr(field.default, "default", field.default)
@@ -64,7 +64,8 @@ def imported_model(content: Mapping[str, Any], path: str | Path) -> ImportedMode
     if not isinstance(classes, list):
         raise UserError(f"{path}: architectures={quoted(classes)}: must be a list of names, or be left out")
     about = content.get("_name_or_path") or ", ".join(map(str, classes))
-    source = f"config.json of {about or content.get('model_type')}, imported; seq_len is assumed"
+    assumed = "seq_len and images are" if "towers" in model.keys else "seq_len is"
+    source = f"config.json of {about or content.get('model_type')}, imported; {assumed} assumed"
     return replace(model, keys={"name": name or "config", **model.keys, "source": printable(source)})
 
 
@@ -89,14 +90,20 @@ def _model_with_towers(content: Mapping[str, Any], name: str, where: str) -> Imp
     towers = [key for key in towers if key != text_key]
     if not towers:
         return model
-    tower_total = sum(
-        tower_parameters(content, key, model.keys["hidden"], where.removesuffix(f": {text_key}"))
-        for key in towers
-    )
-    extra = model.keys.get("extra_parameters", 0) + tower_total
-    reason = f"the tower for images ({tower_total:,} of the extra_parameters) has no cost"
-    keys = {**model.keys, "extra_parameters": extra, "not_predicted": reason}
-    return ImportedModel({key: keys[key] for key in _ordered(keys)}, model.parameters + tower_total)
+    (key,) = towers[:1] if len(towers) == 1 else [_single_tower(content, towers, where)]
+    outer = where.removesuffix(f": {text_key}")
+    tower, total = tower_of(content, key, model.keys["hidden"], outer)
+    keys = {**model.keys, "towers": {key.removesuffix("_config"): tower}}
+    lacking = total - _spec(keys, name, where).tower_parameters()
+    if lacking:
+        tower["extra_parameters"] = lacking
+    return ImportedModel({key: keys[key] for key in _ordered(keys)}, model.parameters + total)
+
+
+def _single_tower(content: Mapping[str, Any], towers: list[str], where: str) -> str:
+    """UserError for the first of several towers that is none for images."""
+    tower_of(content, next(key for key in towers if key != "vision_config"), 1, where)
+    raise AssertionError("a tower that is none for images was read")
 
 
 def _text_model(content: Mapping[str, Any], name: str, where: str) -> ImportedModel:

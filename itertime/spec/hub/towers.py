@@ -1,6 +1,7 @@
-"""Vision towers beside a text model: parameters, counted from the tensors of Transformers' modules.
+"""Vision towers beside a text model: their keys, and parameters counted from the tensors of Transformers'
+modules.
 
-They are counted and not predicted. h: width of the tower, f: of its MLP, t: of the text model, p: of a patch.
+h: width of the tower, f: of its MLP, t: of the text model, p: of a patch.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from itertime.errors import UserError, quoted
+
+Keys = dict[str, Any]
 
 
 class Tower(NamedTuple):
@@ -45,6 +48,23 @@ class Tower(NamedTuple):
             * frames
             * self.count("patch_size") ** 2
         )
+
+    def stated(self, **keys: Any) -> dict[str, Any]:
+        """Keys of a tower, with those that most configs state in the same way where `keys` do not."""
+        h = keys.get("hidden") or self.count("hidden_size")
+        usual = {
+            "layers": self.count("num_hidden_layers", "depth"),
+            "hidden": h,
+            "heads": self.count("num_attention_heads", "num_heads", default=16),
+            "ffn_hidden": self.count("intermediate_size", default=4 * h),
+            "patch_width": self.pixels(keys.pop("frames", 1)),
+        }
+        return {key: value for key, value in (usual | keys).items() if (key, value) not in _USUAL}
+
+
+_USUAL = (("projectors", 1), ("projector_extra_parameters", 0), ("merged", 1))
+ASSUMED_PATCHES = 1024
+"""Of an image in towers that take images of any size: 448 x 448 in patches of 14 x 14."""
 
 
 def _block(h: int, f: int) -> int:
@@ -133,6 +153,86 @@ def _llama4(tower: Tower) -> int:
     return embedded + tower.count("num_hidden_layers") * _block(h, f) + adapter
 
 
+def _gemma_keys(tower: Tower) -> Keys:
+    pooled = max(tower.patches // int(tower.outer.get("mm_tokens_per_image") or 256), 1)
+    return tower.stated(
+        tokens=tower.patches,
+        merged=pooled,
+        pooled=True,
+        projector=[tower.text_width],
+        projector_extra_parameters=tower.count("hidden_size"),
+    )
+
+
+def _paligemma_keys(tower: Tower) -> Keys:
+    t = tower.text_width
+    return tower.stated(tokens=tower.patches, projector=[t], projector_extra_parameters=t)
+
+
+def _llava_keys(tower: Tower) -> Keys:
+    t = tower.text_width
+    biased = 2 * t if tower.outer.get("multimodal_projector_bias", True) else 0
+    return tower.stated(tokens=tower.patches + 1, projector=[t, t], projector_extra_parameters=biased)
+
+
+def _pixtral_keys(tower: Tower) -> Keys:
+    h, t = tower.count("hidden_size"), tower.text_width
+    biased = 2 * t if tower.outer.get("multimodal_projector_bias") else 0
+    return tower.stated(
+        tokens=tower.patches,
+        head_dim=tower.count("head_dim", default=h // tower.count("num_attention_heads", default=16)),
+        merged=(tower.outer.get("spatial_merge_size") or 2) ** 2,
+        projector=[h, t, t],
+        projector_extra_parameters=h + biased,
+        **_LIKE_LLAMA,
+        biases=False,
+    )
+
+
+_LIKE_LLAMA: dict[str, Any] = {"gated_mlp": True, "norm": "rmsnorm", "positions": "rotary"}
+
+
+def _qwen_keys(tower: Tower) -> Keys:
+    """Of Qwen2-VL and, with what it states beyond, of Qwen2.5-VL and Qwen3-VL."""
+    h, merged = tower.count("embed_dim", "hidden_size"), tower.count("spatial_merge_size", default=2) ** 2
+    out = tower.text_width
+    deep = len(tower.content.get("deepstack_visual_indexes") or ())
+    keys: Keys = {"hidden": h, "frames": tower.count("temporal_patch_size", default=2), "positions": "rotary"}
+    if "embed_dim" in tower.content:
+        keys["ffn_hidden"] = int(h * tower.content.get("mlp_ratio", 4))
+    if tower.outer["model_type"] == "qwen2_5_vl":
+        window = tower.count("window_size", default=112) // tower.count("patch_size")
+        full = len(tower.content.get("fullatt_block_indexes") or range(4))
+        keys |= {**_LIKE_LLAMA, "window": window**2, "full_attention_every": tower.count("depth") // full}
+    biased = (1 + deep) * (merged * h + out) + (1 + deep * merged) * 2 * h * bool(deep)
+    return tower.stated(
+        tokens=ASSUMED_PATCHES,
+        merged=merged,
+        projector=[merged * h, out],
+        projectors=1 + deep,
+        projector_extra_parameters=biased,
+        **keys,
+    )
+
+
+def _llama4_keys(tower: Tower) -> Keys:
+    wide, out = tower.count("projector_input_dim"), tower.count("projector_output_dim")
+    merged = round(1 / float(tower.content.get("pixel_shuffle_ratio") or 0.5) ** 2)
+    return tower.stated(tokens=tower.patches, merged=merged, projector=[wide, out, tower.text_width])
+
+
+_KEYS: dict[str, Callable[[Tower], Keys]] = {
+    "gemma3": _gemma_keys,
+    "paligemma": _paligemma_keys,
+    "llava": _llava_keys,
+    "mistral3": _pixtral_keys,
+    "qwen2_vl": _qwen_keys,
+    "qwen2_5_vl": _qwen_keys,
+    "qwen3_vl": _qwen_keys,
+    "qwen3_vl_moe": _qwen_keys,
+    "llama4": _llama4_keys,
+}
+"""By the `model_type` of the outer config."""
 _TOWERS: dict[str, Callable[[Tower], int]] = {
     "gemma3": _gemma,
     "paligemma": _paligemma,
@@ -147,9 +247,9 @@ _TOWERS: dict[str, Callable[[Tower], int]] = {
 """By the `model_type` of the outer config."""
 
 
-def tower_parameters(content: Mapping[str, Any], key: str, text_width: int, where: str) -> int:
-    """Parameters of the tower that a config has at `key`, with what leads from it to a text model of this
-    width. UserError, naming the key, for one that is not understood.
+def tower_of(content: Mapping[str, Any], key: str, text_width: int, where: str) -> tuple[Keys, int]:
+    """Keys of the tower that a config has at `key`, and its parameters with those that lead from it to a text
+    model of this width. UserError, naming the key, for one that is not understood.
     """
     count = _TOWERS.get(str(content.get("model_type"))) if key == "vision_config" else None
     if count is None:
@@ -157,4 +257,5 @@ def tower_parameters(content: Mapping[str, Any], key: str, text_width: int, wher
             f"{where}: {key}={quoted(content[key])}: this tower beside the text model is not understood; "
             "remove it to import the text model alone"
         )
-    return count(Tower(content[key], f"{where}: {key}", text_width, content))
+    tower = Tower(content[key], f"{where}: {key}", text_width, content)
+    return _KEYS[str(content.get("model_type"))](tower), count(tower)

@@ -32,6 +32,7 @@ def refusals(plan: Any, model: ModelSpec) -> list[str]:
     features = {
         f"experts={model.experts}": model.experts > 1,
         f"lora_rank={model.lora_rank}": model.lora_rank > 0,
+        "towers": bool(model.towers),
         f"frozen={','.join(model.frozen)}": bool(model.frozen),
         "layers of several kinds": len(model.forms) > 1 and model.experts == 1,
     }

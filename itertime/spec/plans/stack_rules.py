@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from itertime.arrays import Flags
 from itertime.spec.model import ModelSpec
 
@@ -11,9 +13,39 @@ from .option_rules import Degrees, Rules
 def broken_stacks(model: ModelSpec, plans: Degrees) -> Rules:
     """Every such rule; an empty list for a model that has nothing of the kind."""
     rules = _shared_weight_rules(model, plans) if model.shares_weights else []
+    if model.towers:
+        rules += _tower_rules(model, plans)
     if model.has_encoder:
         rules += _encoder_rules(model, plans)
     return [*rules, *_frozen_rules(model, plans)] if model.frozen else rules
+
+
+def _tower_rules(model: ModelSpec, plans: Degrees) -> Rules:
+    """Those of towers, which the first stage runs ahead of its layers."""
+    splits, options = _splits_backward(plans), plans.options
+    widths = [
+        (f"towers.{name}: {key}", value)
+        for name, tower in model.towers
+        for key, value in (("heads", tower.heads), ("ffn_hidden", tower.ffn_hidden or 4 * tower.hidden))
+    ]
+    return [
+        *(
+            (value % plans.tp != 0, f"tp: must divide {key}={value}; take a smaller tp")
+            for key, value in widths
+        ),
+        (splits, "schedule: towers need whole backward passes; take schedule=1f1b or gpipe"),
+        (options.optimizer == "muon", "optimizer=muon: is not modelled with towers; take optimizer=adam"),
+        (
+            options.compression == "powersgd" or options.quantized_weights or bool(options.secondary_shards),
+            "towers: are not modelled with powersgd, quantized_weights and secondary_shards; leave them out",
+        ),
+    ]
+
+
+def _splits_backward(plans: Degrees) -> bool | Flags:
+    if isinstance(plans.pp, int):
+        return bool(plans.schedule not in ("1f1b", "gpipe"))
+    return np.asarray(plans.zero_bubble > 0)
 
 
 def _encoder_rules(model: ModelSpec, plans: Degrees) -> Rules:
@@ -28,7 +60,7 @@ def _encoder_rules(model: ModelSpec, plans: Degrees) -> Rules:
         mixed: bool | Flags = (plans.pp > 1) & (depth not in ends)
     else:
         mixed = (plans.pp > 1) & (depth * plans.pp % model.layers != 0)
-    splits = plans.schedule not in ("1f1b", "gpipe") if isinstance(plans.pp, int) else plans.zero_bubble > 0
+    splits = _splits_backward(plans)
     return [
         (plans.cp > 1, "cp: is not modelled for an encoder beside a decoder; take cp=1"),
         (

@@ -79,7 +79,19 @@ class Work:
         }
         words = [np.asarray(by_choice.get(choice, 0.0)) for choice in RECOMPUTE]
         repeated = plans.by_recompute(words, {code: np.asarray(flops) for code, flops in of_modules.items()})
+        if model.towers:
+            repeated = repeated + plans.by_recompute(
+                [np.asarray(self._of_towers(choice)) for choice in RECOMPUTE],
+                {code: np.asarray(0.0) for code in plans.recomputed_modules},
+            )
         return np.asarray(self.tokens * repeated * plans.repeated_share)
+
+    def _of_towers(self, choice: str) -> float:
+        """FLOPs for each token of the model in the layers of towers that a backward pass repeats."""
+        if choice not in ("full", "early-stop"):
+            return 0.0
+        stacks = [stack for stack in self.model.tower_stacks if stack.model.passes_back]
+        return sum(stack.forward_flops for stack in stacks) / self.model.seq_len
 
     def _passed_back(self, scores: float) -> tuple[float, float]:
         """FLOPs of a token's forward pass in the layers that a backward pass goes through, and of `scores` of

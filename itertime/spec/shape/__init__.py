@@ -3,10 +3,12 @@
 | name | what |
 |---|---|
 | `ModelKeys` | the keys of a model file |
+| `TowerKeys` | those of a tower |
 | `LayerShape` | these keys, with widths and parameters of one layer |
 """
 
 from .keys import ModelKeys
 from .layer import LayerShape
+from .towers import TowerKeys
 
-__all__ = ["LayerShape", "ModelKeys"]
+__all__ = ["LayerShape", "ModelKeys", "TowerKeys"]

@@ -10,6 +10,8 @@ from pydantic.dataclasses import dataclass
 from itertime.io import CONFIG, described, optional
 from itertime.spec.layers import Kinds, Stack
 
+from .towers import Towers
+
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
@@ -101,7 +103,7 @@ class ModelKeys:
         16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
     )
     frozen: tuple[str, ...] = optional(
-        (), "what is not trained: `layers`, kinds of layers by name, `embedding`, `head`"
+        (), "what is not trained: `layers`, kinds and towers by name, `projector`, `embedding`, `head`"
     )
     mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "conv", "none"] = optional(
         "attention",
@@ -143,6 +145,12 @@ class ModelKeys:
         (),
         "the kinds of the layers in their order, each `KIND` or `N KIND`; repeated until all layers have one",
     )
+    towers: Towers = optional(
+        (),
+        "towers for images by name, each with the keys of a tower",
+        values="mapping of names to keys of a tower",
+    )
+    images: Size = optional(1, "images of a sequence, each of which passes every tower", "images")
     parameters_published: Published = optional("", "the number of parameters as published, for example 8.03B")
     active_parameters_published: Published = optional("", "parameters that a token passes, as published")
     approximations: tuple[str, ...] = optional(

@@ -327,3 +327,91 @@ def test_stages_have_layers_of_the_encoder_or_of_the_decoder():
         with pytest.raises(UserError) as refused:
             replace(T5, **changes)
         assert text in str(refused.value)
+
+
+TOWER = {"layers": 24, "hidden": 1024, "heads": 16, "tokens": 577, "patch_width": 588}
+LLAVA = replace(
+    load_model("llama2-7b"), seq_len=2048, towers={"vision": {**TOWER, "projector": (4096, 4096)}}, images=2
+)
+"""CLIP ViT-L/14 at 336 pixels with LLaVA 1.5's projector, two images a sequence."""
+
+
+def test_a_tower_by_hand():
+    """24 n h^2 + 4 n^2 h FLOPs of a layer on n patches (Narayanan et al. 2021, appendix, without a mask), two
+    for each weight of patches and projector; three passes of each, two of patches, one if frozen.
+    """
+    h, t, n = 1024, 4096, 577
+    layers, patches, projector = 24 * (12 * h * h + 13 * h), 588 * h, h * t + t * t
+    assert LLAVA.tower_parameters() == layers + patches + projector
+    text = replace(LLAVA, towers=(), images=1)
+    assert LLAVA.parameters - text.parameters == LLAVA.tower_parameters()
+    work, ends = 24 * (24 * n * h * h + 4 * n * n * h), (2 * n * patches, 2 * n * projector)
+    expected = {
+        (): 3 * work + 2 * ends[0] + 3 * ends[1],
+        ("vision",): work + ends[0] + 2 * ends[1],
+        ("vision", "projector"): work + sum(ends),
+    }
+    plan = Plan(tp=1, pp=1, dp=8, micro_batch=1, global_batch=8, recompute="none")
+    alone = predict(text, plan, SYSTEM)
+    states = {(): layers + patches + projector, ("vision",): projector, ("vision", "projector"): 0}
+    for frozen, flops in expected.items():
+        model = replace(LLAVA, frozen=frozen)
+        added = model.flops_per_iteration(1) - text.flops_per_iteration(1)
+        assert added == pytest.approx(2 * flops)
+        found = predict(model, plan, SYSTEM)
+        parts = {name: found.memory_parts[name] - alone.memory_parts[name] for name in alone.memory_parts}
+        assert parts["weights"] == pytest.approx(2 * LLAVA.tower_parameters())
+        assert parts["optimizer"] == pytest.approx(12 * states[frozen], rel=1e-6)
+        # Norms' inputs and outputs, queries to output, the MLP's two sides, row sums; patches and projector.
+        layer = 2 * n * (8 * h + 8 * h + 4 * 4 * h + 4 * 16)
+        ends_kept = 2 * 2 * n * (588 * (not frozen) + (h + 2 * t) * ("projector" not in frozen))
+        assert parts["activations"] == pytest.approx(24 * layer * (not frozen) + ends_kept)
+        assert found.breakdown["towers"] > 0
+    times = [predict(replace(LLAVA, frozen=frozen), plan, SYSTEM).breakdown["towers"] for frozen in expected]
+    assert times[1] == pytest.approx(times[0] / 3, rel=0.15)
+    assert times[2] < times[1] < times[0]
+    lora = replace(LLAVA, lora_rank=16)
+    assert predict(lora, plan, SYSTEM).breakdown["towers"] == times[2]
+    assert lora.trained_parameters == replace(text, lora_rank=16).trained_parameters
+
+
+def test_a_projector_alone_is_trained():
+    """Gradients of inputs pass all layers, whose weights have none."""
+    model = replace(LLAVA, frozen=("layers", "embedding", "head", "vision"))
+    assert model.trained_parameters == 1024 * 4096 + 4096**2
+    plan = Plan(tp=1, pp=1, dp=8, micro_batch=1, global_batch=8, recompute="none")
+    whole, found = (predict(each, plan, SYSTEM) for each in (LLAVA, model))
+    assert found.breakdown["gemm"] == pytest.approx(2 / 3 * whole.breakdown["gemm"], rel=0.02)
+    assert found.memory_parts["optimizer"] == 12 * model.trained_parameters
+    listed = replace(model, kinds={"a": {}, "b": {}}, stack=("16 a", "16 b"))
+    front = replace(listed, frozen=("a", "embedding", "vision"))
+    assert front.forms[0].passes_back
+    assert not replace(front, frozen=(*front.frozen, "projector")).forms[0].passes_back
+
+
+def test_a_tower_lies_on_the_first_stage():
+    plan = replace(PLAN, tp=2, dp=2, pp=4, global_batch=32, recompute="full")
+    text = replace(LLAVA, towers=(), images=1)
+    both = [predict(model, plan, SYSTEM) for model in (text, LLAVA)]
+    spread = [predict(model, replace(plan, zero_stage=3), SYSTEM) for model in (text, LLAVA)]
+    for alone, found in (both, spread):
+        assert found.iteration_s > alone.iteration_s
+    whole = replace(plan, tp=4, dp=1)
+    for changes, text_of_reason in (
+        ({"tp": 32}, "tp: must divide towers.vision: heads=16"),
+        ({"schedule": "zb-h1"}, "towers need whole backward passes"),
+    ):
+        reasons = replace(whole, **changes).broken_rules(LLAVA)
+        assert any(text_of_reason in reason for reason in reasons)
+    for changes, text_of_error in (
+        ({"towers": {"vision": {**TOWER, "projector": [5]}}}, "projector=[5]: must end with hidden=4096"),
+        ({"towers": {"vision": {**TOWER, "merged": 4}}}, "towers.vision: merged=4: must divide tokens=577"),
+        ({"towers": {"vision": {**TOWER, "width": 4}}}, "vision: unknown key of a tower 'width'"),
+        ({"towers": {"vision": {"layers": 4}}}, "vision: key 'hidden' is missing"),
+        ({"images": 4}, "images=4: become 2308 tokens, more than seq_len=2048"),
+        ({"towers": ()}, "images=2: needs towers"),
+        ({"frozen": ["tower"]}, "frozen: unknown part of the model 'tower'"),
+    ):
+        with pytest.raises(UserError) as refused:
+            replace(LLAVA, **changes)
+        assert text_of_error in str(refused.value)

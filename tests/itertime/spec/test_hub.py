@@ -94,15 +94,26 @@ QWEN_TOWER = {
 @pytest.mark.parametrize(
     ("config", "parameters"), [(GEMMA_TOWER, 4_300_079_472), (QWEN_TOWER, 8_292_166_656)]
 )
-def test_towers_are_counted_and_not_predicted(config, parameters, tmp_path):
+def test_towers_are_counted_and_stated(config, parameters, tmp_path):
     """Gemma 3 4B and Qwen2.5-VL 7B, as their pages on Hugging Face count them."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     model = load_model(str(path))
     assert model.parameters == parameters
-    assert "the tower for images" in refusal_of(model)
+    assert refusal_of(model) == ""
+    ((name, tower),) = model.towers
+    assert (name, tower.hidden, tower.projector[-1]) == (
+        "vision",
+        config["vision_config"]["hidden_size"],
+        model.hidden,
+    )
+    if tower.window:  # 28 of 32 layers in blocks of 8 x 8 patches
+        assert [(stack.model.layers, stack.model.seq_len) for stack in model.tower_stacks] == [
+            (28, 64),
+            (4, 1024),
+        ]
     path.write_text(json.dumps({**config, "vision_config": None}), encoding="utf-8")
-    assert refusal_of(load_model(str(path))) == ""
+    assert not load_model(str(path)).towers
     path.write_text(json.dumps({**config, "model_type": "mllama"}), encoding="utf-8")
     with pytest.raises(UserError, match=r"vision_config=.* remove it to import the text model alone|mllama"):
         load_model(str(path))

@@ -105,6 +105,12 @@ def runs(draw):
         model = replace(model, frozen=frozen, tied_embeddings="head" in frozen and len(frozen) > 1)
     elif model.attention == "flash" and not (model.encoder or model.latent_kv) and draw(st.booleans()):
         return draw(with_encoder(model))
+    if model.attention == "flash" and draw(st.integers(0, 3)) == 0:
+        tower = {"layers": 4, "hidden": 512, "heads": 16, "tokens": 256, "merged": 4, "patch_width": 588}
+        tower |= {"window": draw(st.sampled_from([0, 64])), "projector": (1024, model.hidden)}
+        model = replace(model, towers={"vision": tower}, images=draw(st.sampled_from([1, 3])))
+        frozen = draw(st.sampled_from([(), ("vision",), ("vision", "projector")]))
+        model = replace(model, frozen=() if model.lora_rank else (*model.frozen, *frozen))
     values = draw(PLANS)
     pp, dp, interleave = values["pp"], values["dp"], values["interleave"]
     even = "even" if model.layers % (pp * interleave) == 0 else "balanced"
