@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from itertime import PLANNERS, load_model, load_system, make_planner
+from itertime.costs import MEMORY_HEADROOM
 from traces.workload.rules import load_rules
 
 SYSTEM = "dgx-a100-80gb"
@@ -21,7 +22,7 @@ def main() -> None:
     jobs = sorted({(one.model, one.global_batch) for gpus in COUNTS[:7] for one in rules.choices(gpus) or ()})
     print("planner               curves  counts  slower  faster  mean     most     need more GPUs")
     for name in PLANNERS:
-        whole, kept = (make_planner(name, system, memory_headroom=free) for free in (0.0, 0.1))
+        whole, kept = (make_planner(name, system, memory_headroom=free) for free in (0.0, MEMORY_HEADROOM))
         ratios, need_more = [], 0
         for model, batch in jobs:
             before, after = (planner.curve(load_model(model), batch, COUNTS) for planner in (whole, kept))

@@ -22,7 +22,7 @@ from accuracy_tables import ULTRASCALE, Measured, number, read, table
 from experiments.evidence.choose_plans import Choice
 from experiments.evidence.left_out import scores_of
 from itertime.accuracy import errors_on
-from itertime.calibration import calibrate
+from itertime.calibration import RunSet, calibrate, read_table, source_of
 from itertime.calibration.calibrate import Calibration
 from itertime.costs import MEMORY_HEADROOM
 from itertime.io import write_text
@@ -121,20 +121,46 @@ def memory(results: Sequence[tuple[str, Calibration]]) -> str:
     return table(header, lines)
 
 
-def headroom(sets: Sequence[Measured]) -> str:
-    """How much memory measured runs need by prediction, and how much more than predicted they took."""
+def memory_stated(paths: Sequence[Path]) -> str:
+    """Memory that rows state against predictions of the same, by table, and measured over predicted of the
+    runs that fill more than half of a GPU.
+    """
     lines = []
-    for each in sets:
-        runs = [row.prediction for row in each.errors.predicted]
-        shares = np.array([run.memory_bytes / run.capacity_bytes for run in runs])
-        measured = [row.memory_measured_gb or np.nan for row in each.errors.predicted]
-        ratios = np.array(measured) * 1e9 / [run.memory_bytes for run in runs]
-        ratios = ratios[np.isfinite(ratios) & (shares > 0.5)]
-        limits = [(shares > limit).sum() for limit in (1 - MEMORY_HEADROOM, 1)]
-        over = [f"{(ratios > factor).sum()} of {len(ratios)}" for factor in (1, 1 / (1 - MEMORY_HEADROOM))]
-        lines.append([each.name, len(runs), *limits, *(over if len(ratios) else "--")])
-    header = ["set", "runs", "refused with 10 %", "refused with 0", "took more than predicted", "1.11 times"]
+    for path in paths:
+        runs = RunSet.of(read_table(path)).on_measured_chips()
+        rows = np.isfinite(runs.measured_bytes)
+        if not rows.any():
+            continue
+        ratios = (runs.measured_bytes / runs.evaluate()[1])[rows]
+        half = 0.5 * np.array([run.profile.memory_bytes for run in runs.runs])[rows]
+        large = ratios[runs.measured_bytes[rows] > half]
+        quantiles = [number(each, 2) for each in np.quantile(large, (0.05, 0.5, 0.95))]
+        errors = 100 * (1 / ratios - 1)
+        beyond = f"{(large > 1 / (1 - MEMORY_HEADROOM)).sum()} of {len(large)}"
+        cells = [rows.sum(), number(np.abs(errors).mean()), number(errors.mean())]
+        lines.append([path.stem, *cells, *quantiles, beyond])
+    header = ["set", "rows with memory", "MAPE %", "bias %", "5 %", "median", "95 %", "beyond the headroom"]
     return table(header, lines)
+
+
+def headroom(paths: Sequence[Path]) -> str:
+    """How many measured runs each headroom refuses by prediction, by organisation."""
+    shares: dict[str, list[float]] = {}
+    for path in paths:
+        runs = RunSet.of(read_table(path)).on_measured_chips()
+        capacity = [run.profile.memory_bytes for run in runs.runs]
+        for cells, share in zip(runs.cells, runs.needed_bytes() / capacity, strict=True):
+            kind = ", mixtures" if cells["experts"] else ""
+            shares.setdefault(source_of(cells, path.stem) + kind, []).append(share)
+    lines = []
+    grouped = {name: values for name, values in sorted(shares.items()) if max(values) > 0.9}
+    grouped["all others"] = [value for name in shares.keys() - grouped for value in shares[name]]
+    grouped["all"] = [value for values in shares.values() for value in values]
+    for name, values in grouped.items():
+        refused = [sum(value > 1 - share for value in values) for share in (0.1, MEMORY_HEADROOM, 0.05, 0.0)]
+        lines.append([name, len(values), *refused])
+    percents = ("10 %", f"{100 * MEMORY_HEADROOM:.0f} %, the default", "5 %", "none")
+    return table(["source", "runs", *(f"refused with {each}" for each in percents)], lines)
 
 
 def by_property(sets: Sequence[Measured]) -> str:
@@ -195,6 +221,7 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
     usual = [each for each in sets if each.name != ULTRASCALE]
     without = tables.left_out()
     everything = [*paths.values(), *(folder / name for name in OTHERS if (folder / name).is_file())]
+    of_plans = [path for path in everything if path != folder / bert.TABLE]
     scores = scores_of(everything)
     images = []
     for name, member in FAMILIES.items() if pictures else ():
@@ -212,7 +239,8 @@ def page(folder: Path, names: Sequence[str] = SETS, pictures: Path | None = DOCS
         "ultrascale_modes": tables.ultrascale_modes(sets),
         "calibrated": calibrated(fits),
         "memory": memory(fits),
-        "headroom": headroom([each for each in sets if each.name in CALIBRATED or each.name == ULTRASCALE]),
+        "memory_stated": memory_stated(of_plans),
+        "headroom": headroom(of_plans),
         "transfer": transfer(sets, fits),
         "chosen_anew": chosen_anew([paths[name] for name, _ in fits]),
         "by_property": by_property(a100),

@@ -115,8 +115,8 @@ class Calibration:
     @property
     def does_not_fit(self) -> list[str]:
         """Measured runs that, with the site's constants, are predicted not to fit in memory."""
-        _, predicted_bytes = self.runs.evaluate(self.site)
-        limits = [run.profile.memory_bytes - run.unreported_bytes for run in self.runs.runs]
+        predicted_bytes = self.runs.needed_bytes(self.site)
+        limits = [run.profile.memory_bytes for run in self.runs.runs]
         names = [str(cells["id"]) for cells in self.runs.cells]
         return [
             name for name, size, limit in zip(names, predicted_bytes, limits, strict=True) if size > limit

@@ -34,6 +34,7 @@ class SiteConventions:
     plan: dict[str, Any] = Field(default_factory=dict)
     overlaps_without_zero: bool = False
     allocated: bool = False
+    memory_unit: float = 1.0
     early_stop: str | None = None
 
 
@@ -98,6 +99,11 @@ CONVENTIONS = construct(Conventions, read_mapping(_FILE), _FILE)
 def conventions_of(row: Cells) -> SiteConventions:
     """The conventions of the site that ran a row."""
     return CONVENTIONS.sites.get(row["site"] or "", SiteConventions())
+
+
+def stated_gb(row: Cells) -> float | None:
+    """The memory that a row states, in units of 1e9 bytes; None without one."""
+    return None if row["memory_gb"] is None else row["memory_gb"] * conventions_of(row).memory_unit
 
 
 def source_of(row: Cells, file: str) -> str:

@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from itertime.costs import BUFFERS_BYTES
 from itertime.errors import UserError
 from itertime.spec import (
     ModelSpec,
@@ -47,8 +46,8 @@ class MeasuredRun:
     """A measured run: the arguments that predict it, its framework in the system.
 
     `assumed`: what the row does not say, or what these arguments state only roughly, one sentence each.
-    `unreported_bytes`: memory that a prediction counts and the row's figure lacks. `evaluation`: seconds of
-    evaluating the model that the measured time holds, over those of an iteration.
+    `allocated`: whether the row's memory is that of tensors alone. `evaluation`: seconds of evaluating the
+    model that the measured time holds, over those of an iteration.
     """
 
     model: ModelSpec
@@ -56,7 +55,7 @@ class MeasuredRun:
     system: System
     profile: Profile
     assumed: tuple[str, ...] = ()
-    unreported_bytes: float = 0.0
+    allocated: bool = False
     evaluation: float = 0.0
 
 
@@ -85,7 +84,7 @@ def measured_run(row: Cells, site: Site | None) -> MeasuredRun:
         system=system,
         profile=profile_of(system),
         assumed=tuple(assumed),
-        unreported_bytes=BUFFERS_BYTES if conventions_of(row).allocated else 0.0,
+        allocated=conventions_of(row).allocated,
     )
     check_predictable(run.model)
     check_precision(run.plan.precision, run.profile)

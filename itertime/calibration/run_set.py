@@ -24,6 +24,7 @@ from itertime.spec import (
 )
 
 from .bert_run import bert_plans, bert_run
+from .conventions import stated_gb
 from .measured_run import MeasuredRun, candidate_plans, measured_run
 from .table import BERT, Cells
 
@@ -97,13 +98,8 @@ class RunSet:
 
     @functools.cached_property
     def measured_bytes(self) -> Array:
-        measured = [row["memory_gb"] for row in self.cells]
+        measured = [stated_gb(row) for row in self.cells]
         return np.array([np.nan if memory_gb is None else memory_gb * 1e9 for memory_gb in measured])
-
-    @functools.cached_property
-    def unreported_bytes(self) -> Array:
-        """What `MeasuredRun` says of every run."""
-        return np.array([run.unreported_bytes for run in self.runs])
 
     @functools.cached_property
     def _with_evaluation(self) -> Array:
@@ -124,16 +120,25 @@ class RunSet:
         Where the source leaves open the micro-batch or what is recomputed, the run is the fastest that fits
         in memory of all that it can be, or the one that needs least if none fits.
         """
-        seconds, memory = np.full(len(self), np.inf), np.zeros(len(self))
+        seconds, needed, allocated = self._figures(site, frameworks or {})
+        return seconds, np.where([run.allocated for run in self.runs], allocated, needed)
+
+    def needed_bytes(self, site: Site | None = None) -> Array:
+        """Predicted bytes of every run, with those beyond its tensors, whatever its row states."""
+        return self._figures(site, {})[1]
+
+    def _figures(self, site: Site | None, frameworks: Mapping[str, Framework]) -> tuple[Array, Array, Array]:
+        """Predicted seconds of every run, its bytes, and those of its tensors alone."""
+        seconds, memory = np.full(len(self), np.inf), np.zeros((2, len(self)))
         for group in self._groups:
-            plan_s, plan_bytes, fits = self._evaluated(group, site, frameworks or {})
+            plan_s, plan_bytes, fits = self._evaluated(group, site, frameworks)
             fitting = np.zeros(len(self), dtype=bool)
             np.logical_or.at(fitting, group.rows, fits)
             possible = np.where(fitting[group.rows], fits, group.leading)
             np.minimum.at(seconds, group.rows[possible], plan_s[possible])
             fastest = possible & (plan_s == seconds[group.rows])
-            memory[group.rows[fastest]] = plan_bytes[fastest]
-        return seconds * self._with_evaluation, memory - self.unreported_bytes
+            memory[:, group.rows[fastest]] = plan_bytes[:, fastest]
+        return seconds * self._with_evaluation, memory[0], memory[1]
 
     def _evaluated(
         self, group: _Group, site: Site | None, frameworks: Mapping[str, Framework]
@@ -150,7 +155,8 @@ class RunSet:
             result = evaluate(
                 group.model, group.plans, system, group.profile, framework=arguments[1], memory_headroom=0.0
             )
-            figures = result.iteration_s, result.memory.total, result.memory.fits
+            needed = np.stack([result.memory.total, result.memory.allocated])
+            figures = result.iteration_s, needed, result.memory.fits
             entry = self._last[id(group)] = arguments, figures
         return entry[1]
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from itertime.accuracy import interval_s
+from itertime.costs import OVERHEADS
 from itertime.errors import UnknownName, UserError
 from itertime.io import with_guard, write_text
 from itertime.prediction import Prediction, predict
 from itertime.spec import DEFAULT_RULES, RULES, Plan, Site, refusals
 
 from .bert_run import stated_precision
-from .conventions import source_of
+from .conventions import source_of, stated_gb
 from .measured_run import MeasuredRun
 from .run_set import expressed
 from .table import BERT, Cells, read_table
@@ -29,8 +30,8 @@ GROUPINGS = ("framework", "precision", "gpu", "source", "batching")
 
 @dataclass(frozen=True)
 class RowError:
-    """One predicted row; `memory_measured_gb` is None without a measurement, and lacks `unreported_bytes` of
-    what a prediction counts.
+    """One predicted row; `memory_measured_gb` is None without a measurement, and where memory is `allocated`
+    it is that of tensors alone.
 
     `interval_s` is the prediction's interval, computed without the runs of the row's own source. `assumed`:
     what the prediction takes for granted because the row does not say it, or no plan can state it. `groups`:
@@ -46,12 +47,14 @@ class RowError:
     interval_s: tuple[float, float] | None = None
     assumed: tuple[str, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
-    unreported_bytes: float = 0.0
+    allocated: bool = False
 
     @property
     def memory_predicted_gb(self) -> float:
         """The prediction of what the row states as its memory."""
-        return (self.prediction.memory_bytes - self.unreported_bytes) / 1e9
+        parts = self.prediction.memory_parts
+        beyond = sum(parts[name] for name in OVERHEADS) if self.allocated else 0.0
+        return (self.prediction.memory_bytes - beyond) / 1e9
 
     @property
     def error_pct(self) -> float:
@@ -174,11 +177,11 @@ def _predict_row(row: Cells, site: Site | None, file: str, rules: str) -> RowErr
         measured_s=row["iteration_s"],
         plan=plan,
         prediction=prediction,
-        memory_measured_gb=row["memory_gb"],
+        memory_measured_gb=stated_gb(row),
         interval_s=interval,
         assumed=run.assumed,
         groups=_groups(row, run, source),
-        unreported_bytes=run.unreported_bytes,
+        allocated=run.allocated,
     )
 
 

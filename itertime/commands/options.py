@@ -39,7 +39,7 @@ Settings = Annotated[
     list[str] | None,
     option("--set", "system.KEY=VALUE or model.KEY=VALUE, as in system.nic_gbps=400; repeatable."),
 ]
-MEMORY_HEADROOM = 0.1  # as in itertime.costs, which takes long to import
+MEMORY_HEADROOM = 0.07  # as in itertime.costs, which takes long to import
 Headroom = Annotated[
     float,
     option(

@@ -6,7 +6,7 @@
 | `stage_costs`, `StageCosts` | seconds by part of every kind of stage, and of what happens once, by the \
 plans' rules |
 | `memory`, `Memory` | bytes by part on the fullest GPU, and whether they fit |
-| `BUFFERS_BYTES` | the part of it that is assumed beyond tensors, and that PyTorch's own figures lack |
+| `OVERHEADS` | the parts of it beyond tensors, which PyTorch's own figures of allocated memory lack |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
 | `micro_batch_passes`, `Pass` | both passes of one micro-batch: one layer by part, embedding, head |
 | `micro_batch_columns` | what of a plan decides them |
@@ -29,15 +29,15 @@ Why
 from .exchange import once_s
 from .kernel_times import KernelTimes
 from .layer import Parts
-from .memory import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
+from .memory import MEMORY_HEADROOM, OVERHEADS, Memory, checked_headroom, memory
 from .partition import Workload
 from .passes import Pass, micro_batch_columns, micro_batch_passes
 from .rules import stage_costs
 from .stage import StageCosts
 
 __all__ = [
-    "BUFFERS_BYTES",
     "MEMORY_HEADROOM",
+    "OVERHEADS",
     "KernelTimes",
     "Memory",
     "Parts",

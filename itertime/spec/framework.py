@@ -110,6 +110,15 @@ class Framework:
         0.0, "added per micro-batch and stage of a pipeline of several stages", "s"
     )
     iteration_s: NonNegative = optional(0.0, "added per iteration", "s")
+    bucket_buffer_bytes: NonNegative = optional(
+        0.0, "of buffers that data-parallel ranks keep beside their gradients", "bytes"
+    )
+    step_parameters: Whole = optional(
+        0, "under ZeRO-3, parameters of a GPU that the optimizer updates at a time; 0: all of them", "1"
+    )
+    kept_gathers: Share = optional(
+        0.0, "share of the inputs gathered by sequence parallelism that stay for the backward pass", "1"
+    )
     gradient_copies: StrictBool = optional(
         True, "16-bit gradients stay beside their 32-bit sums until the backward pass ends"
     )
@@ -120,6 +129,9 @@ class Framework:
         False, "below 16 bit activations write casts; products scale and add low-rank results"
     )
     fused_loss: StrictBool = optional(False, "cross-entropy in one kernel, whatever the model says")
+    logit_bytes: Positive = optional(
+        10.0, "of a logit where the loss is not fused: in 16 bit, in 32 bit and its softmax", "bytes"
+    )
     linear_loss: StrictBool = optional(
         False, "a fused cross-entropy computes its logits chunk by chunk and keeps none (Liger Kernel)"
     )

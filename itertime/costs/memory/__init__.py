@@ -4,7 +4,7 @@
 |---|---|
 | `memory`, `Memory` | bytes by part on the fullest GPU of each plan, and whether they fit |
 | `MEMORY_HEADROOM`, `checked_headroom` | the share of memory to leave free by default; its bounds |
-| `BUFFERS_BYTES` | what is assumed beyond tensors; PyTorch's own figures lack it |
+| `OVERHEADS` | the parts beyond tensors, which PyTorch's own figures of allocated memory lack |
 | `activations_of` | bytes that a layer keeps for its backward pass |
 
 Why
@@ -13,6 +13,7 @@ Why
 """
 
 from .activations import activations_of
-from .needed import BUFFERS_BYTES, MEMORY_HEADROOM, Memory, checked_headroom, memory
+from .needed import MEMORY_HEADROOM, Memory, checked_headroom, memory
+from .overheads import OVERHEADS
 
-__all__ = ["BUFFERS_BYTES", "MEMORY_HEADROOM", "Memory", "activations_of", "checked_headroom", "memory"]
+__all__ = ["MEMORY_HEADROOM", "OVERHEADS", "Memory", "activations_of", "checked_headroom", "memory"]

@@ -30,6 +30,9 @@ _BYTES = {
     "tf32": 4.0,
     "fp32": 4.0,
 }
+# Of an element that sequence parallelism gathers, while a layer runs backward: the input of a product and its
+# gradient, the sum before it is scattered, and the gathered gradient of that, in 16 bit each.
+_GATHERED_BYTES = 8.0
 _BYTES_BY_CODE = np.array([_BYTES[name] for name in PRECISIONS])
 
 
@@ -83,6 +86,8 @@ def activations_of(workload: Workload) -> Activations:
     if model.latent_kv and model.attends:
         latents = model.latent_q + model.latent_kv  # before and after their norms
         unsplit = unsplit + tokens * ((2 + kept) * latents + 2 * model.rope_head_dim) / shared
+    gathered = tokens * h * (1 - 1 / shared)  # elements of a layer's input that sequence parallelism adds
+    unsplit = unsplit + framework.kept_gathers * 2 * model.additions * gathered
     attention = 1.0 if plans.options.attention_precision == "fp8" else 2.0
     widths = attention * _attention_width(model)
     split = tokens * (widths + _projected(workload, cast) + _activated(workload) * f) / t
@@ -105,6 +110,7 @@ def activations_of(workload: Workload) -> Activations:
     share = plans.recompute_permille / 1000
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
     live = plans.by_recompute([np.zeros(len(plans)), scores, layer_bytes, layer_bytes, light], of_modules)
+    live = live + _GATHERED_BYTES * gathered
     width = plans.width
     if not model.passes_back:
         kept_bytes = live = layer_bytes = np.zeros(len(plans))

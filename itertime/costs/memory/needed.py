@@ -44,13 +44,10 @@ from itertime.schedule import FIRST, HEAVY, LAST
 from itertime.spec import PRECISIONS, PlanBatch
 
 from .activations import activations_of, element_bytes
+from .overheads import OVERHEADS, buffers_bytes, fragmented_bytes
 from .towers import kept_of_towers
 
-# CUDA context, cuBLAS workspaces and NCCL channels about 2 GB; gradient buckets of 5e8 elements, two to
-# reduce and one to gather (DeepSpeed's defaults), 3 GB; 1 GB lost between blocks of the allocator. Assumed.
-BUFFERS_BYTES = 6e9
-"""Bytes beyond the tensors that are counted one by one; `torch.cuda.max_memory_allocated` lacks them."""
-MEMORY_HEADROOM = 0.1
+MEMORY_HEADROOM = 0.07
 """The share of a GPU's memory that plans leave free by default; docs/itertime.md has the evidence for it."""
 
 
@@ -69,6 +66,11 @@ class Memory:
     headroom: float = 0.0
     on_cpu: Array | None = None
     cpu_share: float = inf
+
+    @property
+    def allocated(self) -> Array:
+        """Bytes of the tensors alone, (plans,), as `torch.cuda.max_memory_allocated` counts them."""
+        return self.total - sum(self.parts[name] for name in OVERHEADS)
 
     @property
     def limit(self) -> float:
@@ -113,7 +115,8 @@ def memory(workload: Workload, headroom: float = MEMORY_HEADROOM) -> Memory:
     totals = np.where(present, sum(stages.values(), np.zeros(len(workload))), -1.0)
     fullest, column = totals.argmax(axis=0), np.arange(len(workload))
     parts = {name: value[fullest, column] for name, value in stages.items()}
-    parts["buffers"] = np.full(len(workload), BUFFERS_BYTES)
+    parts["buffers"] = buffers_bytes(workload)
+    parts["fragmentation"] = fragmented_bytes(parts)
     assumed_bytes = sum(parts.values(), np.zeros(len(workload)))
     parts["site"] = (site.memory_multiplier - 1) * assumed_bytes + site.memory_overhead_bytes
     fullest_stage = Memory(
@@ -217,9 +220,8 @@ def _at_its_fullest(workload: Workload) -> Workload:
 def _parts(workload: Workload) -> dict[str, Array]:
     """Bytes by part of the first, the second and the last stage, (3, plans)."""
     model, plans = workload.model, workload.plans
-    # This layer's weights and the next one's.
     weight = 2.0 * plans.width
-    gathered = np.where(plans.gathers_weights, 2 * weight * _largest_layer(workload), 0.0)
+    gathered = np.where(plans.gathers_weights, weight * _gathered(workload), 0.0)
     in_layers, shared, experts = _parameters(workload)
     casts = _casts(workload, in_layers + experts)
     narrow = 1 - model.frozen_bytes / 2  # share of 16 bit that frozen weights of a layer do not take
@@ -248,15 +250,23 @@ def _parts(workload: Workload) -> dict[str, Array]:
         **({"outer_optimizer": outer * stepped} if outer else {}),
         **_compression(workload, shared + experts),
         "activations": held + live,
-        "logits": logits,
+        "logits": np.maximum(logits - live, 0.0),  # they are gone when a layer is repeated
         "optimizer_step": np.maximum(
-            np.where(plans.in_32_bit | (not plans.options.master_weights), 0.0, 4.0) * stepped
+            np.where(plans.in_32_bit | (not plans.options.master_weights), 0.0, 4.0)
+            * _stepped_at_once(workload, stepped)
             - held
-            - live
-            - logits,
+            - np.maximum(live, logits),
             0.0,
         ),
     }
+
+
+def _stepped_at_once(workload: Workload, stepped: Array) -> Array:
+    """Parameters of `stepped` whose 32-bit gradients exist at a time, (3, plans)."""
+    group, plans = workload.framework.step_parameters, workload.plans
+    if not group or not any_of(plans.gathers_weights):
+        return stepped
+    return np.where(plans.gathers_weights, np.minimum(stepped, group), stepped)
 
 
 def _activations(workload: Workload) -> tuple[Array, Array]:
@@ -320,7 +330,7 @@ def _logits_by_stage(workload: Workload) -> Array:
 
 
 def _logits(workload: Workload) -> Array:
-    """Bytes of the logits on the last stage, (plans,): in place, or in 16 bit, in 32 bit and their softmax.
+    """Bytes of the logits on the last stage, (plans,): in place, or `Framework.logit_bytes` each.
 
     In chunks those of one exist. Each has left gradients of its hidden states and of the projection, which
     are computed in the forward pass (Hsu et al., Liger Kernel, 2024, section 3.2). Its chunks have as many
@@ -328,7 +338,8 @@ def _logits(workload: Workload) -> Array:
     """
     model, plans = workload.model, workload.plans
     tokens, columns = workload.micro_batch.real * model.predicted_share, workload.partition.vocab / plans.tp
-    per_logit, losses = 2.0 if workload.fused_loss else 10.0, 1 + model.mtp_layers
+    losses = 1 + model.mtp_layers
+    per_logit = 2.0 if workload.fused_loss else workload.framework.logit_bytes
     by_framework = workload.fused_loss and workload.framework.linear_loss
     if plans.options.loss_chunks == 1 and not by_framework:
         return losses * tokens * columns * per_logit
@@ -352,6 +363,16 @@ def _adam_states(workload: Workload) -> Array | float:
         counts = np.where(plans.both_ways, counts + counts[:, ::-1], counts)
     shared, experts = adam_states_bytes(workload, counts, with_ends - in_layers)
     return _owned(workload, shared, experts, plans.optimizer_shards) / copies_of_states(plans)
+
+
+def _gathered(workload: Workload) -> Array:
+    """Parameters that ZeRO-3 gathers at a time on each stage, (3, plans): of a layer and the next one, and on
+    the last stage the projection, which the loss leaves gathered for its backward pass.
+    """
+    layers = 2 * _largest_layer(workload)
+    gathered = np.broadcast_to(layers, (len(_fullest_kinds(workload.plans)), len(workload))).copy()
+    gathered[-1] += workload.partition.table
+    return gathered
 
 
 def _largest_layer(workload: Workload) -> Array:

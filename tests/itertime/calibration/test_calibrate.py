@@ -19,7 +19,7 @@ from itertime.calibration.site_fit import MEMORY_CONSTANTS, TIME_CONSTANTS, Site
 from itertime.calibration.table import read_table
 from itertime.calibration.validation import statistics, validate, write_rows
 from itertime.cli import main
-from itertime.costs import BUFFERS_BYTES, Workload
+from itertime.costs import OVERHEADS, Workload
 from itertime.costs.layer import layer_costs
 from itertime.errors import TableError, UserError
 from itertime.spec import PlanBatch, Site, load_framework
@@ -257,7 +257,7 @@ def test_two_constants_describe_bigsciences_memory():
     rows = np.flatnonzero(np.isfinite(fitter.measured))
     values = fitter.fit(tuple(MEMORY_CONSTANTS.values()), rows)
     errors = fitter.predicted(values)[rows] / fitter.measured[rows] - 1
-    assert np.abs(errors).mean() * 100 <= 5.0
+    assert np.abs(errors).mean() * 100 <= 5.5
 
 
 def test_statistics_are_those_of_the_errors(write_table):
@@ -402,12 +402,13 @@ def test_sites_that_state_what_pytorch_allocated_are_compared_with_that(write_ta
     path = write_table({"site": "here"}, {"id": "nano", "site": "hf-h100", "gpu": "H100-SXM-80GB"})
     whole, allocated = validate(path).predicted
     assert whole.memory_predicted_gb == whole.prediction.memory_bytes / 1e9
-    assert allocated.memory_predicted_gb == (allocated.prediction.memory_bytes - BUFFERS_BYTES) / 1e9
+    beyond = sum(allocated.prediction.memory_parts[name] for name in OVERHEADS)
+    assert allocated.memory_predicted_gb == (allocated.prediction.memory_bytes - beyond) / 1e9
     _, needed = RunSet.of(read_table(path)).evaluate()
     assert needed[1] == pytest.approx(1e9 * allocated.memory_predicted_gb)
 
 
-@pytest.mark.parametrize(("name", "most_pct"), [("a100_bigscience", 11), ("h100_ultrascale", 15)])
+@pytest.mark.parametrize(("name", "most_pct"), [("a100_bigscience", 7.5), ("h100_ultrascale", 15)])
 def test_memory_of_measured_runs(shared_dir, name, most_pct):
     runs = RunSet.of(read_table(shared_dir / "data" / "iterations" / f"{name}.csv"))
     _, needed = runs.evaluate()

@@ -42,11 +42,25 @@ def test_each_zero_stage_shards_one_more_part(stage, part):
     model = load_model("llama2-7b")
     before = parts(model, Plan(1, 1, 16, 1, 16, zero_stage=stage - 1))
     after = parts(model, Plan(1, 1, 16, 1, 16, zero_stage=stage))
-    gathered = 4 * model.layer_parameters if stage == 3 else 0  # two layers in 16 bit
+    # Two layers and the projection in 16 bit.
+    gathered = 4 * model.layer_parameters + 2 * 32000 * 4096 if stage == 3 else 0
     assert after[part] - gathered == pytest.approx(before[part] / 16)
     assert parts(model, Plan(1, 1, 16, 1, 16, zero_stage=stage, zero_group=4))[
         part
     ] - gathered == pytest.approx(before[part] / 4)
+
+
+def test_beyond_the_tensors_are_the_context_communicators_and_gaps_between_blocks():
+    model = load_model("llama2-7b")
+    alone, many = (parts(model, plan) for plan in (Plan(1, 1, 1, 1, 1), Plan(2, 2, 2, 1, 8)))
+    assert (alone["buffers"], many["buffers"]) == (0.6e9, pytest.approx(0.6e9 + 4 * 0.7e9))
+    passing = alone["activations"] + alone["logits"] + alone["optimizer_step"]
+    assert alone["fragmentation"] == pytest.approx(0.11 * passing)
+    deepspeed = replace(SYSTEM, framework="deepspeed")  # it updates a billion parameters at a time
+    plans = PlanBatch.of([Plan(1, 1, 2, 1, 2, recompute=each, zero_stage=3) for each in ("full", "none")])
+    usual, other = (needed(model, plans, system).parts for system in (SYSTEM, deepspeed))
+    assert usual["optimizer_step"][0] > 4e9 > other["optimizer_step"][0] > 0
+    assert other["logits"][1] == 1.4 * usual["logits"][1]  # and PyTorch the gradient of a log-softmax
 
 
 def test_activations_of_a_layer_are_those_of_korthikanti_et_al():
@@ -124,7 +138,7 @@ def test_modules_add_up_and_core_attention_alone_is_selective():
 def test_a_chunked_loss_keeps_one_chunk_and_the_gradients_of_its_inputs():
     """Of 65,536 tokens and 128,256 words Liger Kernel takes chunks of 2,048 tokens."""
     model = load_model("llama3-8b").with_seq_len(65536)
-    plan, h100 = Plan(1, 1, 4, 1, 4, zero_stage=3), load_system("dgx-h100")
+    plan, h100 = Plan(1, 1, 4, 1, 4, recompute="none", zero_stage=3), load_system("dgx-h100")
     gradients, words = 2 * 4096 * (65536 + 128256), 128256
 
     def of_logits(model, framework, **options):
