@@ -22,6 +22,7 @@ from clustersim.commands import (
     what_if,
 )
 from clustersim.commands.help.examples import epilog_of
+from clustersim.gctuning import collect_less_often
 from itertime.commandline import new_program, run_app
 
 __all__ = ["app", "main"]
@@ -71,7 +72,8 @@ app.add_typer(policies.app, name="policies", rich_help_panel="Traces and policie
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (0, 1, 2, 3, 4, 5 or 130)."""
-    return run_app(app, "clustersim", arguments)
+    with collect_less_often():  # while modules are imported, too
+        return run_app(app, "clustersim", arguments)
 
 
 if __name__ == "__main__":
