@@ -170,7 +170,7 @@ class Capacity:
     @property
     def stranded(self) -> int:
         """Free GPUs on nodes that also run something."""
-        if self._cluster.node_sizes == 1:
+        if self._uniform:
             return self.free - self._with[-1].bit_count() * self.gpus_per_node
         by_size = (size for pool in self._cluster.pools for size in pool.by_size)
         return self.free - sum((self._with[size] & nodes).bit_count() * size for size, nodes in by_size)

@@ -171,9 +171,12 @@ class SpeedOnOneType:
 
     def _kind(self, job: Job) -> object:
         """What the job's curve here depends on. CannotRun for a job that no node can hold."""
-        shape = None if job.nodes is None else NodeShape.of(job.gpus, job.nodes, job.gpus_per_node)
-        if shape is not None and not any(shape.fits_nodes(pool.by_size) for pool in self.cluster.pools):
-            raise CannotRun(f"asks for {shape}; the cluster {self.cluster.shape} has fewer such nodes")
+        if job.nodes is not None:
+            shape = NodeShape.of(job.gpus, job.nodes, job.gpus_per_node)
+            if shape is not None and not any(shape.fits_nodes(pool.by_size) for pool in self.cluster.pools):
+                raise CannotRun(f"asks for {shape}; the cluster {self.cluster.shape} has fewer such nodes")
+        if not self._stretches:
+            return kind_of(job)
         gpu_limit = self.most_gpus(job)
         if gpu_limit == self.cluster.gpus:
             return kind_of(job)
