@@ -6,15 +6,14 @@ learned positions, layer norms, GELU, biases, dropout, attention that writes its
 It trains in 32 bit, with torch's fused Adam and without clipping. Tensor parallelism splits every matrix, the
 vocabulary's too, and sums as Megatron-LM does (Shoeybi et al. 2019).
 
-A process of a CPU has one thread. Only torch is needed, so the file also runs where clustersim is not
-installed. Variables of the environment are torch's: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+A process of a CPU has one thread. Variables of the environment are torch's: RANK, WORLD_SIZE, MASTER_ADDR,
+MASTER_PORT.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import gc
 import json
 import os
@@ -28,11 +27,12 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 
+from itertime.profiling import keep_freed_memory
+
 FORMS = ("single", "data", "pipeline", "tensor")
 WARM_UP = 2
 DROPPED = 0.1
 MASKED = -1e4
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's mallopt
 
 
 @dataclass(frozen=True)
@@ -272,16 +272,6 @@ class Trainer:
         leaving.backward(gradient)
         if rank > 0 and entering.grad is not None:
             sends.append(distributed.isend(entering.grad, rank - 1))
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed, as torch's allocator does on a GPU: else large tensors come from the
-    system anew, and every page of them costs a fault.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL("libc.so.6")
-        library.mallopt(M_MMAP_MAX, 0)
-        library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def iteration_times(training: Training, ranks: Ranks, iterations: int) -> dict[str, Any]:

@@ -151,12 +151,14 @@ def interval_s(
     A calibrated site has the range of its own held-out runs. A chip that only a data sheet describes has that
     of other models on it, or of other chips of its class. Elsewhere the range is the first of `lookups` that
     is known, with the source `without` left out. `framework`: its name, if it is not that of the system.
-    None where no run tells, and for plans that other rules predict. Where sends may stall, the interval
-    reaches from the runs without stalls to those with them.
+    None where no run tells, as of cores of a CPU, and for plans that other rules predict. Where sends may
+    stall, the interval reaches from the runs without stalls to those with them.
     """
     if plan.rules != DEFAULT_RULES:
         return None
     relative = system.site.measured_over_predicted or _range_by_sheet(system)
+    if relative is None and profile_of(system).is_core:
+        return None
     if relative is None:
         relative = _range(without, *_names(model, plan, system, framework))
         if relative is None:
@@ -182,6 +184,8 @@ def interval_basis(model: ModelSpec, plan: Plan, system: System, *, framework: s
         return ""
     if system.site.measured_over_predicted is not None:
         return "the site's own runs, each predicted by constants that were fitted without it"
+    if profile_of(system).is_core:
+        return ""
     if profile_of(system).chip_class:
         return _basis_by_sheet(system)
     return _basis(*_names(model, plan, system, framework))

@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | `collect`, `Pace`, `ModelGrid` | time the operators of this machine with torch, and write the table |
+| `keep_freed_memory` | of a process on a CPU, as it is kept while kernels are timed |
 | `check_profile`, `ProfileFinding` | whether a profile is plausible |
 | `compare_profiles`, `mean_ratios`, `Difference` | two profiles kernel by kernel |
 | `new_system`, `write_system`, `NewSystem` | a system of chips that only a data sheet describes |
@@ -25,7 +26,7 @@ from .chip_sheet import (
     reached_share,
     read_sheet,
 )
-from .collecting import ModelGrid, Pace, collect
+from .collecting import ModelGrid, Pace, collect, keep_freed_memory
 from .compare_profiles import Difference, compare_profiles, mean_ratios
 from .new_system import NewSystem, new_system, write_system
 from .profile_text import plain_values, render
@@ -45,6 +46,7 @@ __all__ = [
     "class_figures",
     "collect",
     "compare_profiles",
+    "keep_freed_memory",
     "mean_ratios",
     "new_system",
     "plain_values",

@@ -61,7 +61,9 @@ def check_profile(profile: Profile) -> list[ProfileFinding]:
 
 
 def ranges(profile: Profile) -> Iterator[ProfileFinding]:
-    """Figures of the data sheet that no GPU has."""
+    """Figures of the data sheet that no GPU has; those of a core are its own kernels'."""
+    if profile.is_core:
+        return
     for name, (low, high) in RANGES.items():
         value = float(getattr(profile, name))
         if not low <= value <= high:
@@ -81,6 +83,8 @@ def products(profile: Profile) -> Iterator[ProfileFinding]:
         for name, longer in (("m", (2 * m, n, k)), ("n", (m, 2 * n, k)), ("k", (m, n, 2 * k))):
             later = profile.seconds(Gemm(*longer, precision=precision))
             yield from _falls(part, later / seconds, name, np.stack([m, n, k], axis=1))
+        if profile.is_core:  # which has no products in 16 bit
+            continue
         largest = np.full(1, SIZES[-2])
         mine, plain = (
             float(profile.seconds(Gemm(largest, largest, largest, precision=kind))[0])
@@ -104,7 +108,11 @@ def experts(profile: Profile) -> Iterator[ProfileFinding]:
 
 
 def attention(profile: Profile) -> Iterator[ProfileFinding]:
-    """Attention above the peak, faster for longer sequences, or with a backward pass out of proportion."""
+    """Attention above the peak, faster for longer sequences, or with a backward pass out of proportion; a
+    core has no fused kernel of it.
+    """
+    if profile.is_core:
+        return
     peak = max(profile.peak_flops_of(precision) for precision in profile.precisions)
     for name, dim, causal in itertools.product(
         ("flash", *profile.attention_kernels), (64, 128), (False, True)

@@ -34,6 +34,14 @@ from .elementwise import COLLECTED
 
 __all__ = ["core_profile", "is_of_core"]
 
+NO_ATTENTION = Evidence(
+    part="attention",
+    kind="assumed",
+    source="nothing",
+    rows=0,
+    note="fused kernels compute in 16 bit, and plans in 32 bit refuse them",
+)
+
 NAME, PRECISION = "cpu-core", "fp32"
 STREAMING = "add"  # whose fastest size is the memory's bandwidth, caches included
 KINDS = {op: kind for kind, op in COLLECTED.items()} | {"dropout_add": "dropout"}
@@ -90,7 +98,7 @@ def core_profile(path: Path, name: str = NAME) -> Profile:
         attention_slowdown={},
         elementwise={kind: _rate(timed) for kind, timed in sizes["fwd"].items()},
         collectives=tables,
-        evidence=[*evidence, *size_evidence, *collective_evidence],
+        evidence=[*evidence, NO_ATTENTION, *size_evidence, *collective_evidence],
         is_core=True,
         timed=TimedKernels(products, sizes["fwd"], sizes["bwd"]),
     )

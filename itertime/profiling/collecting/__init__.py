@@ -4,6 +4,7 @@
 |---|---|
 | `collect` | time every case of a grid under sustained load, and write the table |
 | `Pace` | how long each kernel runs |
+| `keep_freed_memory` | of a process on a CPU, as it is kept while kernels are timed |
 | `ModelGrid` | the kernels that trainings of some models launch, in place of a grid |
 
 Why
@@ -14,8 +15,9 @@ Why
   its place.
 """
 
+from .bench import keep_freed_memory
 from .collect import collect
 from .model_cases import ModelGrid
 from .timing import Pace
 
-__all__ = ["ModelGrid", "Pace", "collect"]
+__all__ = ["ModelGrid", "Pace", "collect", "keep_freed_memory"]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments import own_machine
 from experiments.profiles.build import build, main
 from experiments.profiles.chips import CHIPS, chip_named
 from experiments.profiles.collected import COLLECTED
@@ -28,8 +29,8 @@ from itertime import Plan, predict, spec
 from itertime.cli import main as cli_main
 from itertime.errors import UserError
 from itertime.prediction import Prediction
-from itertime.profiling import ModelGrid, check_profile, render
-from itertime.profiling.collecting.cases import COLUMNS, CaseGrid, bytes_in_32_bit, cases_of
+from itertime.profiling import ModelGrid, Pace, check_profile, render
+from itertime.profiling.collecting.cases import COLUMNS, ROW_KERNELS, CaseGrid, bytes_in_32_bit, cases_of
 from itertime.profiling.collecting.collect import LEFT_OUT
 from itertime.profiling.collecting.collectives import collective_cases
 from itertime.spec import (
@@ -624,11 +625,14 @@ def test_without_a_base_the_error_names_the_option(table: Path) -> None:
 # A core of a CPU
 
 
-def core_table(folder: Path, **changed: float) -> Path:
+ON_CORES = replace(load_model("bert-large"), attention="core")
+CORE_GRID = ModelGrid((ON_CORES,), (1, 2), (1,))
+
+
+def core_table(folder: Path, grid: ModelGrid = CORE_GRID, **changed: float) -> Path:
     """A table of a core that multiplies at 50 GFLOP/s and moves 20 GB/s; `changed`: multiples of times."""
-    model = load_model("bert-large")
     rows = []
-    for case in ModelGrid((replace(model, attention="core"),), (1, 2), (1,)).cases():
+    for case in grid.cases():
         row = case.columns | {"dtype": "fp32"}
         if row["table"] == "gemm":
             time_us = 2 * row["m"] * row["n"] * row["k"] * row["batch"] / 50e3
@@ -644,9 +648,8 @@ def core_table(folder: Path, **changed: float) -> Path:
 def on_two_cores(profile: Profile, **degrees: int) -> Prediction:
     degrees = {"tp": 1, "pp": 1, "dp": 1} | degrees
     plan = Plan(**degrees, micro_batch=1, global_batch=2, precision="fp32", recompute="none")
-    model = replace(load_model("bert-large"), attention="core")
     machine = replace(load_system("dgx-a100-80gb"), gpus_per_node=2, nvlink_slowdown=1.0)
-    return predict(model, plan, machine, profile)
+    return predict(ON_CORES, plan, machine, profile)
 
 
 def test_a_timed_kernel_has_its_time(tmp_path: Path) -> None:
@@ -661,8 +664,7 @@ def test_a_timed_kernel_has_its_time(tmp_path: Path) -> None:
     whole, halves = on_two_cores(profile), on_two_cores(profile, dp=2)
     assert (whole.unusable, halves.unusable) == ((), ())
     # Gradients of 32 bit travel at a gigabyte a second.
-    parameters = replace(load_model("bert-large"), attention="core").parameters
-    assert halves.breakdown["dp_comm"] == pytest.approx(1e-4 + 4 * parameters / 1e9, rel=0.02)
+    assert halves.breakdown["dp_comm"] == pytest.approx(1e-4 + 4 * ON_CORES.parameters / 1e9, rel=0.02)
     with pytest.raises(UserError, match="precision='bf16': no GEMM model; it has fp32"):
         profile.seconds(Gemm(1024, 3072, 768))
 
@@ -702,3 +704,26 @@ def test_a_fit_that_misses_its_rows_is_not_used(
     warnings = " ".join(capsys.readouterr().err.split())
     assert re.search(r"cannot use its own gelu: its fit misses its rows by \d+ %; that of the", warnings)
     assert "cannot use its own all_reduce: no collective of several GPUs was timed; that of" in warnings
+
+
+def test_the_study_of_two_cores_without_running_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kernels take twice as long in company, and trainings a second."""
+
+    def collected(_device: str, grid: ModelGrid, _pace: Pace, output: Path, count: int, _: object) -> None:
+        slower = dict.fromkeys(("gemm", *ROW_KERNELS, "adam"), float(count))
+        pd.read_csv(core_table(tmp_path, grid, **slower)).to_csv(output, index=False)
+
+    monkeypatch.setattr(own_machine, "collect", collected)
+    monkeypatch.setattr(own_machine, "trained", lambda *_: {"times_s": [1.0, 1.0], "cpu_s": [0.5, 0.5]})
+    assert own_machine.main(["--quick"]) == 0
+    rows = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines()]
+    forms = {row[1]: row for row in rows if len(row) == 10}
+    seconds = {name: [float(cell.split()[0]) for cell in forms[name][2:5]] for name in list(forms)[2:]}
+    alone, company, measured = seconds["one process"]
+    assert (company, measured) == (pytest.approx(2 * alone, rel=0.01), 1.0)
+    for name in ("data parallel", "1F1B, two stages", "tensor parallel"):
+        assert company / 2 < seconds[name][1] < company  # not all is halved: exchanges, a bubble, a norm
+        assert forms[name][8].startswith("**")
+    assert next(row[3:6] for row in rows if row[1:2] == ["gemm"] and row[2].isdigit()) == ["2.00"] * 3
