@@ -18,7 +18,8 @@ def collective_tables(path: Path) -> tuple[dict[str, SizeTable], list[Evidence]]
     """The collectives of a table of `itertime profile collect`, and their evidence.
 
     One without every power of two between its smallest and its largest size, among all its numbers of ranks,
-    is left out. Times are made to rise with the size.
+    is left out. Times are made to rise with the size: no message takes longer than a larger one, and what
+    exceeds that was disturbed.
     """
     table = pd.read_csv(path)
     rows = table.loc[(table["table"] == "collective") & (table.time_us > 0)]
@@ -28,7 +29,7 @@ def collective_tables(path: Path) -> tuple[dict[str, SizeTable], list[Evidence]]
         sizes = np.array(times.columns, dtype=float)
         if len(sizes) < 2 or times.isna().any(axis=None) or (sizes[1:] != 2 * sizes[:-1]).any():
             continue
-        rising = np.maximum.accumulate(times.to_numpy() * 1e-6, axis=1)
+        rising = np.minimum.accumulate(times.to_numpy()[:, ::-1] * 1e-6, axis=1)[:, ::-1]
         seconds = [[significant(value) for value in row] for row in rising.tolist()]
         ranks = [int(count) for count in times.index]
         tables[str(name)] = SizeTable(ranks, int(sizes[0]), seconds)
