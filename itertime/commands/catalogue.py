@@ -75,7 +75,7 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
     reference = model_reference(model)
     spec = model_of(reference)
     kinds = {name: dict(keys) for name, keys in spec.kinds}
-    towers = {name: _stated_keys(keys) for name, keys in spec.towers}
+    towers = {name: _tower_keys(keys) for name, keys in spec.towers}
     values = _field_values(spec) | {"head_dim": spec.head_width, "kinds": kinds, "towers": towers}
     if json:
         print_json(
@@ -109,7 +109,7 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
         _print_wrapped("not predicted", f"{reason}.")
 
 
-def _stated_keys(keys: TowerKeys) -> dict[str, Any]:
+def _tower_keys(keys: TowerKeys) -> dict[str, Any]:
     """Keys of a tower that are not at their defaults."""
     defaults = {field.name: getattr(field.default, "default", field.default) for field in fields(keys)}
     return {name: value for name, value in vars(keys).items() if name in defaults and value != defaults[name]}

@@ -201,8 +201,8 @@ def expert_kernels(workload: Workload) -> list[Kernel]:
         kernels.append(Kernel("elementwise", 28 * biased, 40 * biased, module="moe"))
     if model.expert_lora_shapes and not workload.framework.fused_operations:
         for narrow, wide in model.expert_lora_shapes:  # scaled and added, as beside other matrices
-            scaled, read = arrived * wide / plans.etp, arrived * narrow / plans.etp
-            kernels.append(Kernel("elementwise", 10 * scaled, 4 * scaled + 6 * read))
+            scaled, input_elements = arrived * wide / plans.etp, arrived * narrow / plans.etp
+            kernels.append(Kernel("elementwise", 10 * scaled, 4 * scaled + 6 * input_elements))
     if model.shared_ffn_hidden:
         joined = tokens * h
         kernels.append(Kernel("elementwise", 6 * joined, 4 * joined + nothing, module="moe"))

@@ -98,10 +98,10 @@ class Partition:
         if plans.splits_backward:
             both_tables = both_tables | plans.v_shaped | plans.both_ways
         tables = table if model.tied_embeddings else np.where(both_tables, 2 * table, table)
-        beside = model.extra_parameters
+        other_parameters = model.extra_parameters
         if model.narrow_embedding:  # the matrices between both widths
-            beside += model.hidden * model.table_width + model.head_transform
-        tables = tables + beside / plans.tp
+            other_parameters += model.hidden * model.table_width + model.head_transform
+        tables = tables + other_parameters / plans.tp
         shared, experts = shards[:, 0], shards[:, 1]
         trained = _trained(model, plans, shared, experts) if model.trains_part else (shared, experts)
         of_head = 0.0 if model.tied_embeddings else np.where(both_tables, table, 0.0)
@@ -160,9 +160,9 @@ class Partition:
     def take(self, rows: Whole) -> Partition:
         """The partition of the plans at `rows`."""
         of_chunks = None if self.of_chunks is None else self.of_chunks[..., rows]
-        stated = {name: getattr(self, name) for name in _OPTIONAL}
+        optional_arrays = {name: getattr(self, name) for name in _OPTIONAL}
         columns = {name: getattr(self, name)[..., rows] for name in _COLUMNS}
-        columns |= {name: values[..., rows] for name, values in stated.items() if values is not None}
+        columns |= {name: values[..., rows] for name, values in optional_arrays.items() if values is not None}
         return Partition(**columns, of_chunks=of_chunks)
 
 
@@ -360,7 +360,7 @@ def _of_towers(workload: Workload) -> tuple[Workload, ...]:
 
 def _whole_plans(plans: PlanBatch) -> PlanBatch:
     """The plans as a tower has them: on one stage, without what divides sequences or experts."""
-    one, no = np.ones_like(plans.tp), np.zeros(len(plans), dtype=bool)
+    one, off = np.ones_like(plans.tp), np.zeros(len(plans), dtype=bool)
     return replace(
         plans,
         pp=one,
@@ -368,13 +368,13 @@ def _whole_plans(plans: PlanBatch) -> PlanBatch:
         cp=one,
         ep=one,
         etp=plans.tp,
-        sequence_parallel=no,
+        sequence_parallel=off,
         tp_overlap=0 * one,
-        ep_overlap=no,
-        balanced=no,
-        by_compute=no,
-        ends=no,
-        remainder=no,
+        ep_overlap=off,
+        balanced=off,
+        by_compute=off,
+        ends=off,
+        remainder=off,
         offload_layers=0 * one,
         chunk_layers=(),
     )

@@ -150,13 +150,13 @@ class ModelSpec(LayerShape):
         """A list of layers: every kind makes a model, and the list has as many entries as layers."""
         if bool(self.kinds) != bool(self.stack):
             self._refuse("stack", "goes with kinds; give both or none")
-        beside = self.encoder_seq_len or any(dict(keys).get("cross_attention") for _, keys in self.kinds)
-        beside = beside or self.cross_attention
-        if beside and not (self.has_encoder or OF_KIND in self.frozen):
+        has_sides = self.encoder_seq_len or any(dict(keys).get("cross_attention") for _, keys in self.kinds)
+        has_sides = has_sides or self.cross_attention
+        if has_sides and not (self.has_encoder or OF_KIND in self.frozen):
             field = "encoder_seq_len" if self.encoder_seq_len else "cross_attention"
             problem = "needs kinds of layers, one of them with encoder=true, in a model without"
             self._refuse(field, f"{problem}; leave it out")
-        if beside and (self.lengths or self.mtp_layers):
+        if has_sides and (self.lengths or self.mtp_layers):
             self._refuse("lengths" if self.lengths else "mtp_layers", "is not modelled beside an encoder")
         if not self.stack:
             return
@@ -189,9 +189,11 @@ class ModelSpec(LayerShape):
                 key = "merged" if tower.tokens % tower.merged else "window"
                 problem = f"must divide tokens={tower.tokens}"
                 raise UserError(f"{where}: {key}={getattr(tower, key)}: {problem}")
-        taken = self.images * sum(tower.image_tokens for _, tower in self.towers)
-        if taken > self.seq_len:
-            problem = f"become {taken} tokens, more than seq_len={self.seq_len}; take fewer, or a longer one"
+        image_tokens = self.images * sum(tower.image_tokens for _, tower in self.towers)
+        if image_tokens > self.seq_len:
+            problem = (
+                f"become {image_tokens} tokens, more than seq_len={self.seq_len}; take fewer, or a longer one"
+            )
             self._refuse("images", problem)
         if self.towers and self.lengths:
             self._refuse("lengths", "is not modelled with towers; leave it out")
@@ -498,12 +500,13 @@ class ModelSpec(LayerShape):
         """`forward_flops` of layers that also attend to the encoder's output: every token to all of its
         tokens, of which each has keys and values.
         """
-        own = replace(self, cross_attention=False, encoder_seq_len=0).forward_flops(lengths)
+        self_attention = replace(self, cross_attention=False, encoder_seq_len=0).forward_flops(lengths)
         length, share = self.cross_len, self.cross_len / self.seq_len
         crossed = 2.0 * self.hidden * (self.q_hidden + self.v_hidden + 2 * self.kv_hidden * share)
         scores = 2.0 * (self.q_hidden + self.v_hidden) * length
-        return own._replace(
-            layers=own.layers + self.layers * crossed, scores=own.scores + self.layers * scores
+        return self_attention._replace(
+            layers=self_attention.layers + self.layers * crossed,
+            scores=self_attention.scores + self.layers * scores,
         )
 
     def _flops_with_mtp(self, lengths: Lengths | None) -> ForwardFlops:
@@ -658,10 +661,10 @@ def _frozen_kind(model: ModelSpec, name: str) -> tuple[str, ...]:
         return (OF_KIND,)
     names = [kind for kind, _ in model.kinds]
     order = [names[form] for form in _form_order(model)]
-    last = len(order) - 1 - order[::-1].index(name)
-    before = "layers" in model.frozen or set(order[:last]) <= set(model.frozen)
-    before = before and not model.trains_embedding and not model.trains_towers
-    return (OF_KIND, "layers", "embedding") if before else (OF_KIND, "layers")
+    last_layer = len(order) - 1 - order[::-1].index(name)
+    nothing_trained = "layers" in model.frozen or set(order[:last_layer]) <= set(model.frozen)
+    nothing_trained = nothing_trained and not model.trains_embedding and not model.trains_towers
+    return (OF_KIND, "layers", "embedding") if nothing_trained else (OF_KIND, "layers")
 
 
 @lru_cache(maxsize=256)

@@ -225,8 +225,8 @@ def sharded_s(workload: Workload) -> Sharded:
     if model.weights_frozen:
         layer = _frozen_moves(workload, layer, workload.trained_parameters, shards, plans.tp)
     if model.experts > 1:
-        spread, kept = expert_spread(plans), model.frozen_bytes / 2 * workload.expert_parameters
-        expert_moves = moved_s(workload, kept, of_experts, spread)
+        spread, stored_parameters = expert_spread(plans), model.frozen_bytes / 2 * workload.expert_parameters
+        expert_moves = moved_s(workload, stored_parameters, of_experts, spread)
         if model.weights_frozen:
             trained = workload.partition.trained_experts[workload.form]
             expert_moves = _frozen_moves(workload, expert_moves, trained, of_experts, spread)

@@ -128,15 +128,15 @@ def _of_cross_attention(workload: Workload, attention: float, projected: Array |
     return (queries + workload.cross_tokens * 2 * attention * model.kv_hidden) / t
 
 
-def _of_experts(workload: Workload, read: Array | float) -> tuple[Array, Array]:
+def _of_experts(workload: Workload, input_bytes: Array | float) -> tuple[Array, Array]:
     """Bytes of an expert's input, of what its activation reads and writes, and the last of these alone. Its
-    output, weighted there, is not kept. `read`: bytes of an element that a product reads.
+    output, weighted there, is not kept. `input_bytes`: of an element that a product reads.
     """
     model, plans = workload.model, workload.plans
     copies = workload.tokens / workload.sequence_split * model.experts_per_token
     copies = copies * np.minimum(model.load_imbalance, 1.0 * plans.ep)
-    wide = ((4 if model.gated_mlp else 2) + read) * model.ffn_hidden
-    return copies * (read * model.hidden + wide), copies * read * model.ffn_hidden
+    wide = ((4 if model.gated_mlp else 2) + input_bytes) * model.ffn_hidden
+    return copies * (input_bytes * model.hidden + wide), copies * input_bytes * model.ffn_hidden
 
 
 def _kept_inputs(model: ModelSpec, cast: Array | float) -> tuple[int, Array | float]:

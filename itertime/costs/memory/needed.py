@@ -159,14 +159,14 @@ def _parameters(workload: Workload) -> tuple[Array, Array, Array]:
     return in_layers, in_layers + _ends(workload) + _of_front(workload, workload.partition.front), experts
 
 
-def _of_front(workload: Workload, first: Array | None) -> Array | float:
-    """What is on the `first` stage alone, as the first, the second and the last stage, (3, plans), have it;
-    0 for nothing.
+def _of_front(workload: Workload, front: Array | None) -> Array | float:
+    """What is in `front` of the layers of the first stage, of the first, the second and the last stage,
+    (3, plans); 0 for nothing.
     """
-    if first is None:
+    if front is None:
         return 0.0
     stages = np.zeros((len(_fullest_kinds(workload.plans)), len(workload)))
-    stages[0], stages[-1] = first, np.where(workload.plans.pp == 1, first, 0.0)
+    stages[0], stages[-1] = front, np.where(workload.plans.pp == 1, front, 0.0)
     return stages
 
 
@@ -292,7 +292,7 @@ def _activations(workload: Workload) -> tuple[Array, Array]:
         forms = zip(counts, (activations, *of_other_forms), strict=True)
         live = np.maximum(live - sum(count * of_form.plain for count, of_form in forms), 0.0)
     if workload.model.towers:
-        of_towers = [_of_front(workload, each) for each in kept_of_towers(workload)]
+        of_towers = [_of_front(workload, nbytes) for nbytes in kept_of_towers(workload)]
         kept_by_stage, live = kept_by_stage + of_towers[0], np.maximum(live, of_towers[1])
     if any_of(plans.offload_layers):
         mean_layer = kept_by_stage / np.maximum(layers, 1)

@@ -17,19 +17,19 @@ def kept_of_towers(workload: Workload) -> tuple[Array, Array]:
     them. What a frozen tower computes is kept only as the input of a projector that is trained.
     """
     model, plans = workload.model, workload.plans
-    kept, live = np.zeros(len(plans)), np.zeros(len(plans))
+    kept_bytes, live_bytes = np.zeros(len(plans)), np.zeros(len(plans))
     for stack, tower in zip(model.tower_stacks, workload.towers, strict=True):
         if stack.model.passes_back:
             activations = activations_of(tower)
-            kept = kept + stack.model.layers * activations.kept
-            live = np.maximum(live, activations.live)
+            kept_bytes = kept_bytes + stack.model.layers * activations.kept
+            live_bytes = np.maximum(live_bytes, activations.live)
     for name, keys in model.towers:
         images = plans.micro_batch * float(model.images)
         rows = images * keys.image_tokens
         if model.trains_tower(name) or model.trains_projector:
             inputs = sum(narrow for narrow, _ in keys.projector_shapes)
             inner = keys.projectors * sum(keys.projector[:-1]) / plans.tp
-            kept = kept + 2.0 * rows * (inputs * model.trains_projector + inner)
+            kept_bytes = kept_bytes + 2.0 * rows * (inputs * model.trains_projector + inner)
         if model.trains_tower(name):
-            kept = kept + 2.0 * images * keys.tokens * keys.patch_width
-    return plans.width * kept, live
+            kept_bytes = kept_bytes + 2.0 * images * keys.tokens * keys.patch_width
+    return kept_bytes, live_bytes

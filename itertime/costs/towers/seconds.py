@@ -100,7 +100,7 @@ def towers_s(workload: Workload, micro_batch: TowerPass, backward: bool) -> Arra
     """Seconds of a pass of the towers, (plans,), with what ZeRO-2 and ZeRO-3 move of their layers and what no
     layer hides of it.
     """
-    moved = _moves(workload) if any_of(workload.plans.scatters_gradients) else None
+    moves = _moves(workload) if any_of(workload.plans.scatters_gradients) else None
     seconds = micro_batch.ends
     for number, (stack, parts) in enumerate(
         zip(workload.model.tower_stacks, micro_batch.layers, strict=True)
@@ -108,9 +108,9 @@ def towers_s(workload: Workload, micro_batch: TowerPass, backward: bool) -> Arra
         count = stack.model.layers
         of_layer = sum(parts.values(), np.zeros(len(workload)))
         seconds = seconds + count * of_layer
-        if moved is None or (backward and not stack.model.passes_back):
+        if moves is None or (backward and not stack.model.passes_back):
             continue
-        travels = moved[number].backward + moved[number].scatter if backward else moved[number].forward
+        travels = moves[number].backward + moves[number].scatter if backward else moves[number].forward
         hidden = np.where(workload.prefetch, of_layer, 0.0)
         exposed = count * np.maximum(travels - hidden, 0.0)
         if not backward and number == 0:  # nothing precedes the first gather

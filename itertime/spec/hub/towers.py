@@ -49,17 +49,17 @@ class Tower(NamedTuple):
             * self.count("patch_size") ** 2
         )
 
-    def stated(self, **keys: Any) -> dict[str, Any]:
+    def tower_keys(self, **keys: Any) -> dict[str, Any]:
         """Keys of a tower, with those that most configs state in the same way where `keys` do not."""
         h = keys.get("hidden") or self.count("hidden_size")
-        usual = {
+        common_keys = {
             "layers": self.count("num_hidden_layers", "depth"),
             "hidden": h,
             "heads": self.count("num_attention_heads", "num_heads", default=16),
             "ffn_hidden": self.count("intermediate_size", default=4 * h),
             "patch_width": self.pixels(keys.pop("frames", 1)),
         }
-        return {key: value for key, value in (usual | keys).items() if (key, value) not in _USUAL}
+        return {key: value for key, value in (common_keys | keys).items() if (key, value) not in _USUAL}
 
 
 _USUAL = (("projectors", 1), ("projector_extra_parameters", 0), ("merged", 1))
@@ -155,7 +155,7 @@ def _llama4(tower: Tower) -> int:
 
 def _gemma_keys(tower: Tower) -> Keys:
     pooled = max(tower.patches // int(tower.outer.get("mm_tokens_per_image") or 256), 1)
-    return tower.stated(
+    return tower.tower_keys(
         tokens=tower.patches,
         merged=pooled,
         pooled=True,
@@ -166,19 +166,19 @@ def _gemma_keys(tower: Tower) -> Keys:
 
 def _paligemma_keys(tower: Tower) -> Keys:
     t = tower.text_width
-    return tower.stated(tokens=tower.patches, projector=[t], projector_extra_parameters=t)
+    return tower.tower_keys(tokens=tower.patches, projector=[t], projector_extra_parameters=t)
 
 
 def _llava_keys(tower: Tower) -> Keys:
     t = tower.text_width
     biased = 2 * t if tower.outer.get("multimodal_projector_bias", True) else 0
-    return tower.stated(tokens=tower.patches + 1, projector=[t, t], projector_extra_parameters=biased)
+    return tower.tower_keys(tokens=tower.patches + 1, projector=[t, t], projector_extra_parameters=biased)
 
 
 def _pixtral_keys(tower: Tower) -> Keys:
     h, t = tower.count("hidden_size"), tower.text_width
     biased = 2 * t if tower.outer.get("multimodal_projector_bias") else 0
-    return tower.stated(
+    return tower.tower_keys(
         tokens=tower.patches,
         head_dim=tower.count("head_dim", default=h // tower.count("num_attention_heads", default=16)),
         merged=(tower.outer.get("spatial_merge_size") or 2) ** 2,
@@ -205,7 +205,7 @@ def _qwen_keys(tower: Tower) -> Keys:
         full = len(tower.content.get("fullatt_block_indexes") or range(4))
         keys |= {**_LIKE_LLAMA, "window": window**2, "full_attention_every": tower.count("depth") // full}
     biased = (1 + deep) * (merged * h + out) + (1 + deep * merged) * 2 * h * bool(deep)
-    return tower.stated(
+    return tower.tower_keys(
         tokens=ASSUMED_PATCHES,
         merged=merged,
         projector=[merged * h, out],
@@ -218,7 +218,7 @@ def _qwen_keys(tower: Tower) -> Keys:
 def _llama4_keys(tower: Tower) -> Keys:
     wide, out = tower.count("projector_input_dim"), tower.count("projector_output_dim")
     merged = round(1 / float(tower.content.get("pixel_shuffle_ratio") or 0.5) ** 2)
-    return tower.stated(tokens=tower.patches, merged=merged, projector=[wide, out, tower.text_width])
+    return tower.tower_keys(tokens=tower.patches, merged=merged, projector=[wide, out, tower.text_width])
 
 
 _KEYS: dict[str, Callable[[Tower], Keys]] = {

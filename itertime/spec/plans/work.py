@@ -100,12 +100,12 @@ class Work:
         model, passed = self.model, self._passed
         if not model.frozen:
             return passed.layers, scores
-        kept = [
+        passed_forms = [
             (share, flops) for share, flops, form in model.flops_of_forms(self.lengths) if form.passes_back
         ]
         counted = scores / passed.scores if passed.scores else 0.0
-        layers = sum(share * flops.layers for share, flops in kept)
-        return layers, counted * sum(share * flops.scores for share, flops in kept)
+        layers = sum(share * flops.layers for share, flops in passed_forms)
+        return layers, counted * sum(share * flops.scores for share, flops in passed_forms)
 
     def _of_modules(self, modules: tuple[str, ...], scores: float) -> float:
         """FLOPs of a token in these modules of all layers; `scores` are those of core attention."""

@@ -60,8 +60,8 @@ class TowerKeys:
     @property
     def projector_shapes(self) -> tuple[tuple[int, int], ...]:
         """Widths, in and out, of the matrices of all projectors."""
-        read = self.hidden if self.pooled else self.merged * self.hidden
-        return tuple(zip((read, *self.projector[:-1]), self.projector, strict=True)) * self.projectors
+        input_width = self.hidden if self.pooled else self.merged * self.hidden
+        return tuple(zip((input_width, *self.projector[:-1]), self.projector, strict=True)) * self.projectors
 
     @property
     def projector_weights(self) -> int:
