@@ -12,6 +12,7 @@ Dispatch is in fp8, combine in bf16, which the bytes confirm: both reach the sam
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from functools import cache
@@ -97,7 +98,11 @@ def fit(rows: pd.DataFrame, direction: str) -> DeepEpKernel:
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=FILE)
+    path = parser.parse_args().file
     if not path.is_file():
         sys.exit(f"{path}: no such file; give the table of DeepEP's kernels")
     rows = measured(path)

@@ -8,6 +8,7 @@ compiled modules. Sizes are blocks on disk, as `du -sm` counts them; most of the
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,12 @@ LARGEST = 12
 
 
 def main() -> None:
-    extras = f"[{','.join(sys.argv[1:])}]" if len(sys.argv) > 1 else ""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("extras", nargs="*")
+    names = parser.parse_args().extras
+    extras = f"[{','.join(names)}]" if names else ""
     with TemporaryDirectory() as folder:
         home = Path(folder) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)

@@ -7,6 +7,8 @@ takes every model and batch of the rules `llm-mix` on 1 to 1,024 GPUs of a DGX A
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 
 from itertime import PLANNERS, load_model, load_system, make_planner
@@ -18,6 +20,10 @@ COUNTS = tuple(1 << k for k in range(11))
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.parse_args()
     rules, system = load_rules("llm-mix"), load_system(SYSTEM)
     jobs = sorted({(one.model, one.global_batch) for gpus in COUNTS[:7] for one in rules.choices(gpus) or ()})
     print("planner               curves  counts  slower  faster  mean     most     need more GPUs")

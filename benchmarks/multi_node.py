@@ -11,6 +11,7 @@ and trees of 2 S bytes, 0.8 of the NICs, 10 us a hop, delays added).
 
 from __future__ import annotations
 
+import argparse
 import csv
 import itertools
 import os
@@ -83,7 +84,11 @@ def system_of(rows: list[dict[str, str]]) -> System:
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", nargs="?", type=Path, default=FILE)
+    path = parser.parse_args().file
     if not path.is_file():
         sys.exit(f"{path}: no such file; give the table of collectives between nodes")
     groups = measured(path)

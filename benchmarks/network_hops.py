@@ -14,6 +14,7 @@ grid. The value with the least mean |log| of predicted over measured is that of 
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import os
@@ -81,7 +82,11 @@ def ratios(points: dict[tuple[str, int], float], system: System) -> dict[tuple[s
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED / "data" / "operators"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=SHARED / "data" / "operators")
+    folder = parser.parse_args().folder
     if not folder.is_dir():
         sys.exit(f"{folder}: no such folder; give the one that holds the tables of operators")
     size, error = half_size(folder / "a100_allreduce.csv.gz")

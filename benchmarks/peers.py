@@ -12,6 +12,7 @@ Megatron-LM reaches. Both are shown. Nothing is calibrated. Rows that it cannot 
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
@@ -97,8 +98,12 @@ def _expressible(run: MeasuredRun) -> bool:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=SHARED / "data")
+    folder = parser.parse_args().folder
     logging.getLogger("itertime").setLevel(logging.ERROR)
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SHARED / "data"
     peer = Peer.load()
     names = [f"llm-analysis, efficiency {each:g}" for each in EFFICIENCIES]
     print(f"{'MAPE % (bias)':28}{'rows':>6}{'itertime':>16}" + "".join(f"{name:>32}" for name in names))

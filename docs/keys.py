@@ -4,6 +4,7 @@ settings in docs/runs.md, and those of parameters in docs/sites.md, from what th
 python -m docs.keys
 """
 
+import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,7 @@ def refreshed(name: str, text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     for page in PAGES:
         path = DOCS / page
         path.write_text(refreshed(page, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -15,6 +15,7 @@ No time of an iteration enters a profile, so nothing is fitted to what is predic
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -168,7 +169,12 @@ TABLES = {"iterations": iterations_table, "errors": errors_table, "frameworks": 
 
 def main() -> int:
     """Write the tables of the page."""
-
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.method",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args()
     return run_task(lambda: write_tables(PAGE, {name: table() for name, table in TABLES.items()}))
 
 

@@ -9,6 +9,7 @@ the time limits. Users, accounts and states are drawn; no job of the file ran an
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -62,6 +63,7 @@ class Drawn:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     write_text(FILE, text())
 
 

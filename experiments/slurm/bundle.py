@@ -8,8 +8,8 @@ that ran it are replaced.
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from pathlib import Path
 
 from itertime.io import write_text
@@ -48,4 +48,6 @@ def bundled(text: str) -> str:
 
 
 if __name__ == "__main__":
-    write_bundle(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    write_bundle(parser.parse_args().folder)

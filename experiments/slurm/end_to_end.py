@@ -6,7 +6,7 @@ python -m experiments.slurm.end_to_end --log FOLDER...    # one run, with the ti
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -130,12 +130,18 @@ def _at_the_times_of_logs(folders: Sequence[Path]) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--log"]:
-        _at_the_times_of_logs([*map(Path, sys.argv[2:])])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--log", action="store_true", help="decide at the times of the controller's log")
+    arguments = parser.parse_args()
+    if arguments.log:
+        _at_the_times_of_logs(arguments.folders)
         return
     print("| run | logged mean wait, s | simulated | error, s | score: median, least, most | victims |")
     print("|---|---|---|---|---|---|")
-    for folder in map(Path, sys.argv[1:]):
+    for folder in arguments.folders:
         run = read_run(folder)
         scores = [play(run, **phases) for phases in Slurm.timer_phases(16)]
         values = sorted(score.score for score in scores)

@@ -10,6 +10,7 @@ controller's log, and last notes.json, so that a folder with it is complete. Tim
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -192,11 +193,18 @@ def _export(cluster: EmulatedCluster, folder: Path, began_s: float) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind")
+    parser.add_argument("number", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("base", type=Path, nargs="?", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
     try:
-        kind, number, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-        if len(sys.argv) == 5:
-            _record_inside(kind, number, folder, Path(sys.argv[4]))
+        if arguments.base is not None:
+            _record_inside(arguments.kind, arguments.number, arguments.folder, arguments.base)
         else:
-            record(kind, number, folder)
+            record(arguments.kind, arguments.number, arguments.folder)
     except UserError as error:
         sys.exit(str(error))

@@ -8,8 +8,8 @@ of the next ones.
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -386,11 +386,16 @@ def _follow(walk: _Walk, message: str, now: float) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    folders = parser.parse_args().folders
     print(
         "| run | places | plans within 2 s | starts in a cycle | victims | priorities | reasons | factors |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for folder in map(Path, sys.argv[1:]):
+    for folder in folders:
         shares = step_check(read_run(folder)).shares()
         cells = [f"{share:.0%} of {count:,}" if count else "" for share, count in shares.values()]
         print(f"| {folder.name} | {' | '.join(cells)} |")

@@ -1,6 +1,6 @@
 """The README and the pages do what they say: their commands and Python run, and print what is shown.
 
-CI runs the README's commands in a fresh clone. Here its commands exist, and what takes long is `long`.
+CI runs the commands of all pages in a fresh clone. Here their options exist, and what takes long is `long`.
 """
 
 import csv
@@ -13,12 +13,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from clustersim.cli import app, main
 from docs.website.examples import run_page
+from docs.website.page_commands import Command, commands_of, missing_options, pages_with_commands
 from itertime.commandline import run_app
 from tests.places import ROOT
 from tests.printed import assert_nearly_printed, parts
@@ -67,32 +67,19 @@ def test_blocks_of_a_page_run(path: Path) -> None:
             assert_nearly_printed(shown, printed)
 
 
-class Commands(NamedTuple):
-    """The lines of a page that start with `before` are commands. `skipped`: part of those left out."""
-
-    page: str
-    before: str
-    count: int
-    skipped: str = "\n"
+@pytest.mark.parametrize("page", pages_with_commands())
+def test_commands_of_a_page_have_the_options_that_it_names(page: str) -> None:
+    """CI also runs them: `python -m docs.website.page_commands`."""
+    commands = [command for command in commands_of(page) if command.treatment in ("run", "parse", "options")]
+    assert {str(command): missing for command in commands if (missing := missing_options(command))} == {}
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        Commands("fleets.md", "clustersim ", 5),
-        Commands("sharing.md", "    clustersim ", 14, "pods.csv --policy"),  # a longer run
-        Commands("traces.md", "    clustersim trace ", 18),
-    ],
-    ids=lambda stated: stated.page,
-)
-def test_commands_of_a_page_run(stated: Commands, shared_dir: Path) -> None:
-    text = (DOCS / stated.page).read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line.strip() for line in text.splitlines() if line.startswith(stated.before)]
-    assert len(lines) == stated.count
-    for line in lines:
-        if stated.skipped not in line:
-            words = line.replace("../shared", str(shared_dir)).replace("docs/", f"{ROOT}/docs/")
-            assert run_app(app, "clustersim", shlex.split(words)[1:]) == 0, line
+def test_a_command_with_an_option_or_a_name_that_does_not_exist_is_found() -> None:
+    wrong = {
+        "clustersim run jobs.csv --policies fifo --polcy fifo": ["--policies", "--polcy"],
+        "itertime predcit --model llama3-8b": ["predcit"],
+    }
+    assert {text: missing_options(Command("README.md", 1, text, "run")) for text in wrong} == wrong
 
 
 FORMAT_EXAMPLES = dict(
@@ -163,24 +150,12 @@ def test_no_line_of_the_demo_is_wider_than_a_terminal() -> None:
     assert max(map(len, refresh.block(README, "demo").splitlines())) <= 80
 
 
-def test_commands_of_the_readme_exist_and_ci_runs_them() -> None:
-    """Every option and subcommand that the README names is one that the command line knows."""
-    shell = "\n".join(re.findall(r"^```sh[^\n]*\n(.*?)^```$", README, re.DOTALL | re.MULTILINE))
-    uses = re.findall(r"^(clustersim|itertime) (.+?)(?:\s+#.*)?$", shell, re.MULTILINE)
-    assert len(uses) >= 8
-    for program, line in uses:
-        command = refresh.clustersim if program == "clustersim" else refresh.itertime
-        words = line.split()
-        grouped = words[0] in ("trace", "models", "systems")
-        depth = 2 if grouped or words[:2] in (["policies", "new"], ["policies", "check"]) else 1
-        text = refresh.output_of(command, *words[:depth], "--help")
-        for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", line):
-            assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (program, line, option)
+def test_ci_runs_the_marked_blocks_of_the_readme_and_the_commands_of_all_pages() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     for name in ("demo", "activate", "test"):
         assert re.search(rf"^```sh {name}\n.+?^```$", README, re.DOTALL | re.MULTILINE), name
         assert re.search(rf"(run|readme) {name}\b", script), name
-    assert 'run ""' in script  # the unmarked blocks
+    assert "docs.website.page_commands" in script
 
 
 def test_the_quick_start_refuses_other_words(capfd: pytest.CaptureFixture[str]) -> None:
