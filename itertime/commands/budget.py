@@ -31,7 +31,7 @@ from .options import (
 from .search import no_answer
 
 if TYPE_CHECKING:
-    from itertime.planning import Answer, CostPoint, Goodput, RankedPlan, Training, TrainingCost
+    from itertime.planning import Answer, Budget, CostPoint, Goodput, RankedPlan, Training, TrainingCost
     from itertime.spec import ModelSpec, Plan, System
 
 MILLION = 1e6
@@ -61,7 +61,7 @@ def budget(
     json: Json = False,
 ) -> None:
     """Find the largest model that GPUs train compute-optimally in a number of days, at peak and simulated."""
-    from itertime.planning import Budget, generated, published
+    from itertime.planning import LAWS, Budget, generated, published
 
     system, space = conditions.read_system(), space_options.plan_space(execution)
     limits = Budget(
@@ -83,12 +83,16 @@ def budget(
     gpus, days = allowance.gpus, allowance.days
     if json:
         documents = {name: trainings.document(answer) for name, answer in answers.items()}
-        rule = {"gpus": gpus, "days": days, "rule_parameters": limits.rule_parameters()}
+        rule: dict[str, Any] = {"gpus": gpus, "days": days}
+        rule["rule_parameters"] = limits.rule_parameters()
+        rule["optimal_tokens_per_parameter"] = _least_loss(limits)
         print_json(rule | space_options.frame(system, space) | documents)
         return
     print(f"{gpus} GPUs for {days:g} days, {allowance.tokens_per_parameter:g} tokens per parameter")
     print(wrapped(space_options.frame_text(system, space)))
     print(f"at 100 % utilisation the rule gives {limits.rule_parameters() / 1e9:.1f}B parameters")
+    least = (f"{ratio:.0f} by {LAWS[name].source}" for name, ratio in _least_loss(limits).items())
+    print(wrapped(f"the least loss there has tokens per parameter: {', '.join(least)}"))
     for name, answer in answers.items():
         print(f"{name} shapes")
         trainings.print("at 100 %", answer.naive)
@@ -113,18 +117,23 @@ class _Trainings:
         }
 
     def print(self, name: str, training: Training | None) -> None:
-        """Print a training on a line, and what predicts its plan on another."""
+        """Print a training on a line, its loss on another, and what predicts its plan on a third."""
+        from itertime.planning import LAWS
+
         if training is None:
             print(f"  {name:9}  none: no shape is trained in time")
             return
         model, fastest = training.model, training.fastest
         size = f"{model.parameters / 1e9:6.1f}B parameters, {training.tokens / 1e9:6,.0f}B tokens"
+        losses = ", ".join(f"{nats:.3f} by {LAWS[law].source}" for law, nats in _losses(training).items())
         if fastest is None:
             print(f"  {name:9}  {model.name:15} {size}, no plan keeps the rules and fits in memory")
+            print(f"             loss in nats a token: {losses}")
             return
         days = f"{training.days:6.1f} days (at peak {training.ideal_days:.1f})"
         plan = f"MFU {fastest.prediction.mfu:.1%} on {fastest.plan.gpus} GPUs, {fastest.plan.label}"
         print(f"  {name:9}  {model.name:15} {size}, {days}, {plan}")
+        print(f"             loss in nats a token: {losses}")
         print(f"             {self._command(model, fastest.plan)}")
 
     def _document_of(self, training: Training | None) -> dict[str, Any] | None:
@@ -143,6 +152,7 @@ class _Trainings:
             "hidden": model.hidden,
             "heads": model.heads,
             "tokens": training.tokens,
+            "loss": _losses(training),
             "ideal_days": training.ideal_days,
             "days": training.days if fastest else None,
             "plan": plan,
@@ -161,6 +171,21 @@ class _Trainings:
             settings = [*shape, *(self.conditions.settings or ())]
             subject = Subject(model=SHAPE, **conditions | {"settings": settings})
         return predict_command(subject, plan, self.memory_headroom)
+
+
+def _losses(training: Training) -> dict[str, float]:
+    """The loss of a training by each law, nats a token."""
+    from itertime.planning import LAWS
+
+    return {name: law.nats(training.model, training.tokens) for name, law in LAWS.items()}
+
+
+def _least_loss(limits: Budget) -> dict[str, float]:
+    """Tokens per parameter of the least loss that the GPUs reach at their peak, by each law that says it."""
+    from itertime.planning import PARAMETRIC_LAWS
+
+    flops = limits.flops()
+    return {name: law.optimal_tokens_per_parameter(flops) for name, law in PARAMETRIC_LAWS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,8 @@
 | `Budget` | GPUs and days, and the largest model that they train compute-optimally |
 | `Answer`, `Training` | that model at peak and as simulated; the training of one model |
 | `published`, `generated` | shapes to try: those of SC'21, and those between them |
+| `LAWS` | the loss of a model after some tokens, by the law of each of three papers |
+| `PARAMETRIC_LAWS` | those of them that say how many tokens a parameter give the least loss |
 | `TrainingCost`, `CostPoint`, `COUNTS` | days and dollars of a training by utilisation; counts of its FLOPs |
 | `Downtime`, `DOWNTIMES`, `Goodput`, `goodput` | what keeps a training from its iterations, presets; the \
 share of its time in which they are done |
@@ -49,6 +51,7 @@ from .choice import PlanChoice
 from .convergence import StartUp, Steps, list_convergence, load_convergence
 from .curve_cache import default_cache
 from .goodput import DOWNTIMES, Downtime, Goodput, daly_interval_s, goodput, stretch_of, young_interval_s
+from .loss import LAWS, PARAMETRIC_LAWS
 from .planner import FORMER_NAMES, PLANNERS, PlannedRun, Planner, make_planner, planner_name
 from .search import RankedPlan, SearchResult, judge, search
 from .space import MICRO_BATCHES, SPACE_OF_RULES, SPACES, VTRAIN, WHOLE, Space, named_space
@@ -60,7 +63,9 @@ __all__ = [
     "DAY_S",
     "DOWNTIMES",
     "FORMER_NAMES",
+    "LAWS",
     "MICRO_BATCHES",
+    "PARAMETRIC_LAWS",
     "PLANNERS",
     "SPACES",
     "SPACE_OF_RULES",

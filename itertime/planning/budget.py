@@ -112,8 +112,11 @@ class Budget:
 
         6 N D FLOPs over D = 20 N tokens (Hoffmann et al., 2022, section 3.3 and appendix F) fill the budget.
         """
-        flops = self.gpus * self.days * DAY_S * self._profile().peak_flops
-        return math.sqrt(flops / (6 * self.tokens_per_parameter))
+        return math.sqrt(self.flops() / (6 * self.tokens_per_parameter))
+
+    def flops(self) -> float:
+        """What the GPUs compute in the days at their peak."""
+        return self.gpus * self.days * DAY_S * self._profile().peak_flops
 
     def ideal_days(self, model: ModelSpec) -> float:
         """Days at the peak of all GPUs; the FLOPs are those of MFU, attention and vocabulary included."""

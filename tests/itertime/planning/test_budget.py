@@ -4,13 +4,25 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from itertime import load_model, load_system
 from itertime.cli import main
-from itertime.planning import COUNTS, DAY_S, VTRAIN, Budget, Downtime, TrainingCost, published
+from itertime.planning import (
+    COUNTS,
+    DAY_S,
+    PARAMETRIC_LAWS,
+    VTRAIN,
+    Budget,
+    Downtime,
+    TrainingCost,
+    published,
+)
+from itertime.planning.loss import ParametricLaw
 from tests.places import ROOT
 
 SYSTEM = load_system("dgx-a100-80gb")
@@ -53,6 +65,16 @@ def test_rule_fills_the_budget() -> None:
     """Theory: 6 N D FLOPs with D = 20 N."""
     parameters = budget().rule_parameters()
     assert 6 * 20 * parameters**2 == pytest.approx(3360 * 30 * 86400 * 312e12, rel=1e-3)
+
+
+@pytest.mark.parametrize("law", PARAMETRIC_LAWS.values(), ids=PARAMETRIC_LAWS)
+def test_no_other_size_has_a_lower_loss_for_the_flops(law: ParametricLaw) -> None:
+    """Theory: of all N and D with 6 N D FLOPs, those with the law's tokens per parameter."""
+    flops = 5.76e23
+    best = math.log(flops / 6 / law.optimal_tokens_per_parameter(flops)) / 2
+    sizes = np.exp(best + np.linspace(-1.0, 1.0, 21))
+    losses = [law.nats(SimpleNamespace(parameters=n), flops / 6 / n) for n in sizes]  # type: ignore[arg-type]
+    assert int(np.argmin(losses)) == 10
 
 
 def test_days_are_the_iterations_of_the_plan() -> None:
