@@ -228,9 +228,9 @@ def _at_ends(stages: Array, plans: PlanBatch) -> Array:
 
 
 def _first_chunk_s(workload: Workload, parts: Parts, shares: Array | None) -> Array:
-    """Seconds of a pass through the first chunk of the first stage, (plans,), where buckets overlap it."""
+    """Seconds of a pass through the first chunk of the first stage, (plans,), where an exchange overlaps."""
     plans = workload.plans
-    if not any_of(plans.grad_overlap):
+    if not any_of(plans.grad_overlap) and workload.outer.outer != "dreamddp":
         return np.zeros(len(plans))
     column = np.arange(len(plans))
     kind = np.where(plans.pp == 1, LAST, FIRST)

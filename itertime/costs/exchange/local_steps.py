@@ -1,10 +1,14 @@
 """The exchange between workers: groups of data-parallel ranks that train alone for `local_steps` iterations.
 
 Within a worker, every iteration is that of a job of its own (`PlanBatch.worker`). After H = `local_steps` of
-them the workers exchange, all at the same time, and nothing hides it:
+them the workers exchange, all at the same time, and nothing hides it but of "dreamddp":
 
 - "average": Local SGD averages the weights (Stich, ICLR 2019; McMahan et al., AISTATS 2017, FedAvg). The
   moments of an adaptive optimizer stay with each worker.
+- "dreamddp": weights are averaged as above, but each layer in an iteration of its own. Of every H iterations
+  each exchanges one H-th of the layers, as soon as they have their update, behind the backward pass of the
+  layers before them (DreamDDP, Tang et al. 2025, partial local SGD). The groups are equal here; the paper
+  chooses them, and repeats exchanges where there is time.
 - "diloco": each worker sends an outer gradient, the difference between the weights that all began with and
   its own. The mean is the gradient of a step with Nesterov momentum (DiLoCo, Douillard et al. 2023, algorithm
   1). A worker keeps the weights it began with, the anchor, and the outer momentum, in 32 bit.
@@ -13,7 +17,7 @@ them the workers exchange, all at the same time, and nothing hides it:
 
 An entry is sent in the bytes of a gradient (4 with `fp32_gradients`, else 2), or in fewer with a compression.
 With workers, a compression is that of their exchange alone: gradients within a worker are not compressed.
-Streaming or delayed exchanges, which overlap the next steps, are not modelled. Nor is convergence: the number
+Exchanges that overlap the next steps are not modelled. Nor is convergence: the number
 of steps that local training takes is an input.
 
 Network. A system with a site link has one worker at every site, and all that its GPUs exchange shares the
@@ -46,17 +50,24 @@ state, of a weight the 16-bit copy too."""
 NESTEROV_BYTES = 38.0
 """The same of DiLoCo. The outer gradient: reads weight and anchor, writes the difference (12). The step:
 reads the mean, anchor and momentum; writes momentum, anchor and weight, and the 16-bit copy (26)."""
+_NO_PASS_S = 1e-300
 _ANCHOR_AND_MOMENTUM = 8.0  # bytes, 32 bit each
 
 
-def outer_sync_s(workload: Workload, shared: Array, experts: Array) -> Array:
+def outer_sync_s(workload: Workload, shared: Array, experts: Array, backward: Array) -> Array:
     """Seconds of the exchanges between workers, their mean over the iterations, (plans,).
 
-    `shared` and `experts`: parameters of a stage per GPU, as for `exchange`.
+    `shared` and `experts`: parameters of a stage per GPU, as for `exchange`. `backward`: seconds of the last
+    backward pass, which hides a part of "dreamddp".
     """
     options, shards = workload.outer, workload.plans.optimizer_shards
     owned = shared / shards + experts / Shards.of(workload.plans).of_experts(workload.plans).optimizer
     nbytes = entry_bytes(workload)
+    if options.outer == "dreamddp":
+        groups = options.local_steps
+        of_group = workers_exchange_s(workload, shared, experts, nbytes / groups)
+        step = _step_s(workload, owned, AVERAGED_BYTES, nbytes) / groups
+        return exposed_in_turn_s(of_group, backward, groups) + step
     once = workers_exchange_s(workload, shared, experts, nbytes)
     of_weights = NESTEROV_BYTES if options.outer == "diloco" else AVERAGED_BYTES
     weights, *moments = _periods(options)
@@ -64,6 +75,21 @@ def outer_sync_s(workload: Workload, shared: Array, experts: Array) -> Array:
     for period in moments:
         seconds = seconds + (once + _step_s(workload, owned, MOMENT_BYTES, nbytes)) / period
     return seconds
+
+
+def exposed_in_turn_s(of_group: Array, backward: Array, groups: int) -> Array:
+    """Seconds that the backward pass does not hide where equal groups of layers exchange in turn, one in an
+    iteration; their mean, (plans,). `of_group`: seconds of one exchange.
+
+    The group before which k of G groups lie begins once it has its gradients, and k / G of the pass is left:
+    it exposes max(0, e - B k / G). The sum over k has the n = min(G, ceil(e G / B)) first terms.
+
+    >>> exposed_in_turn_s(np.array([1.0, 9.0]), np.array([4.0, 4.0]), 4).tolist()
+    [0.25, 7.5]
+    """
+    with np.errstate(over="ignore"):
+        exposing = np.minimum(np.ceil(of_group * groups / np.maximum(backward, _NO_PASS_S)), groups)
+    return exposing * (of_group - backward * (exposing - 1) / (2 * groups)) / groups
 
 
 def workers_exchange_s(

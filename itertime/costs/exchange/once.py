@@ -73,7 +73,7 @@ def once_s(workload: Workload, passes: Sequence[Array], waits: Array) -> tuple[P
         stalled_s, likely = stalled_sends(workload.framework, workload.system, plans)
         once["stalled_sends"] = np.where(likely, stalled_s, 0.0)
     if workload.outer.workers > 1:
-        once["outer_sync"] = outer_sync_s(workload, shared, experts)
+        once["outer_sync"] = outer_sync_s(workload, shared, experts, passes[1])
     if workload.contention:
         once["contention_once"] = exchanged.contention
     return once, exchanged.traffic

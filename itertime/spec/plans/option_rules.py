@@ -266,6 +266,11 @@ def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rul
             not many and outer != "average",
             f"outer={outer}: needs workers > 1; give workers, or leave it out",
         ),
+        (
+            many and outer == "dreamddp" and steps > model.layers,
+            f"local_steps={steps}: outer=dreamddp exchanges at least one of {model.layers} layers in each "
+            "iteration; take fewer steps",
+        ),
         *(
             (
                 value is not None and outer != "des-loc",

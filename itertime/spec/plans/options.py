@@ -102,8 +102,10 @@ class PlanOptions:
     local_steps: Count = optional(
         1, "iterations between two exchanges of the workers, or of 0/1 Adam on average"
     )
-    outer: Literal["average", "diloco", "des-loc"] = optional(
-        "average", "what workers exchange: weights (Local SGD), outer gradients, or weights and moments"
+    outer: Literal["average", "dreamddp", "diloco", "des-loc"] = optional(
+        "average",
+        "what workers exchange: weights (Local SGD), those of some layers in each iteration, outer "
+        "gradients, or weights and moments",
     )
     momentum_steps: Count | None = optional(None, "of des-loc, for first moments; by default `local_steps`")
     variance_steps: Count | None = optional(None, "of des-loc, for second moments; by default `local_steps`")

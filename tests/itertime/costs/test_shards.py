@@ -15,11 +15,13 @@ from itertime.costs.exchange.local_steps import (
     MOMENT_BYTES,
     NESTEROV_BYTES,
     entry_bytes,
+    exposed_in_turn_s,
     sent_per_iteration,
     worker_parameters,
     workers_exchange_s,
 )
 from itertime.costs.network import Fabric, Group, reduce_scatter_s
+from itertime.errors import UserError
 from itertime.spec import Elementwise, PlanOptions, broken_options, load_profile, parse_options
 from tests.tables import TABLES
 
@@ -306,6 +308,23 @@ def test_over_a_link_between_sites():
     step = PROFILE.seconds(Elementwise(NESTEROV_BYTES * size / 2 / 16, "adam"))
     assert 500 * synced(DILOCO) == pytest.approx(1.5 * size / 1.25e9 + 6 * 0.03 + step, rel=1e-9)
     assert size == pytest.approx(13.5e9, rel=0.01)
+
+
+def test_layers_in_turn_hide_behind_the_backward_pass_of_those_below():
+    """DreamDDP: of every 10 iterations each averages a tenth of the layers. Stepped through one by one."""
+    options = PlanOptions(workers=4, local_steps=10, outer="dreamddp")
+    at_once = synced(replace(options, local_steps=1, outer="average"))
+    for backward in (0.0, 1.0, 30.0, 1e3):
+        sent_s = np.array([16.2])
+        left = [max(0.0, sent_s[0] - backward * k / 10) for k in range(10)]
+        assert exposed_in_turn_s(sent_s, np.array([backward]), 10)[0] == pytest.approx(np.mean(left))
+    latencies_s = 6 * 0.03  # of the messages of a ring of four sites, now in every iteration
+    in_turn, averaged = synced(options), synced(replace(options, outer="average"))
+    assert averaged / 2 < in_turn < averaged + 0.9 * latencies_s < at_once
+    assert synced(options, replace(PLAN, micro_batch=4)) < in_turn  # a longer pass hides more
+    assert synced(replace(options, local_steps=1)) == pytest.approx(at_once)
+    with pytest.raises(UserError, match="at least one of 32 layers"):
+        synced(replace(options, local_steps=33))
 
 
 def test_moments_are_exchanged_in_their_own_time():
