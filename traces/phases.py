@@ -7,6 +7,11 @@ is the speed of the phase relative to the others.
 A batch can be a choice, `512..4096`: a policy may also train with the batch doubled, up to the second number.
 After the batch may stand the gradient noise scale of the phase, in sequences: `0.3:512..4096:800`.
 
+A phase may train a model of fewer layers, `0.2:512@6 0.2:512@12 0.6:512`. So progressive stacking doubles
+the layers from phase to phase (Gong et al., Efficient Training of BERT by Progressively Stacking, ICML 2019).
+With layer dropping the number is the mean of those that a step keeps (Zhang and He, Accelerating Training of
+Transformer-Based Language Models with Progressive Layer Dropping, NeurIPS 2020).
+
 A unit of work is the progress of one iteration with the job's `global_batch`, G. An iteration with batch B
 makes B / G x (noise + G) / (noise + B) of it. That is the statistical efficiency of Qiao et al., "Pollux:
 Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021, equation 7, after McCandlish
@@ -36,19 +41,21 @@ _LEAST_SHARE = 1e-6
 _ROUNDING = 1e-6  # of the sum of the shares
 _LEAST_VALUE, _MOST_VALUE = 1e-3, 1e7
 _MOST_NOISE = 1e12  # sequences
+_MOST_LAYERS = 100_000
 
 
 class Phase(NamedTuple):
     """`share`: of the job's work. `value`: sequences per iteration, or a relative speed.
 
     `most`: the largest batch that a policy may choose, None where the batch is no choice. `noise`: the
-    gradient noise scale, in sequences.
+    gradient noise scale, in sequences. `layers`: those of the model that trains; None for all.
     """
 
     share: float
     value: float
     most: float | None = None
     noise: float = inf
+    layers: int | None = None
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -71,7 +78,7 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
     """The phases that a text states. ValueError, "what is wrong; how to fix it", for any other text.
 
     >>> parse_phases("1:512..4096:800")
-    (Phase(share=1.0, value=512.0, most=4096.0, noise=800.0),)
+    (Phase(share=1.0, value=512.0, most=4096.0, noise=800.0, layers=None),)
     """
     words = text.split()
     if not 1 <= len(words) <= MOST_PHASES:
@@ -86,12 +93,14 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 
 def _phase(word: str) -> Phase:
-    share, colon, batch_text = word.partition(":")
+    batch_word, with_depth, depth = word.partition("@")
+    share, colon, batch_text = batch_word.partition(":")
     batch, with_noise, noise = batch_text.partition(":")
     value, is_choice, largest_text = batch.partition("..")
     try:
         largest, scale = float(largest_text) if is_choice else None, float(noise) if with_noise else inf
-        phase = Phase(float(share), float(value), largest, scale)
+        layers = int(depth) if with_depth else None
+        phase = Phase(float(share), float(value), largest, scale, layers)
     except ValueError:
         remedy = "write share:value, as 0.3:512, or share:batch..largest:noise, as 0.3:512..4096:800"
         raise ValueError(f"has the phase {word[:100]!r}; {remedy}") from None
@@ -107,6 +116,8 @@ def _phase(word: str) -> Phase:
         raise ValueError(
             f"has the largest batch {largest_text[:100]}; it is from {value[:100]} to {_MOST_VALUE:g}"
         )
+    if phase.layers is not None and not 1 <= phase.layers <= _MOST_LAYERS:
+        raise ValueError(f"has {depth[:100]} layers; a phase has from 1 to {_MOST_LAYERS:,}")
     if with_noise and not 0 <= phase.noise <= _MOST_NOISE:
         raise ValueError(f"has the noise {noise[:100]}; a noise is from 0 to {_MOST_NOISE:g} sequences")
     return phase
@@ -117,6 +128,8 @@ def phases_text(phases: tuple[Phase, ...]) -> str:
 
     >>> phases_text(parse_phases("0.30:512  0.7:1024.0..4096:8e2"))
     '0.3:512 0.7:1024..4096:800'
+    >>> phases_text(parse_phases("0.25:512@6 0.75:512:800@12"))
+    '0.25:512@6 0.75:512:800@12'
     """
     return " ".join(map(_word, phases))
 
@@ -125,7 +138,9 @@ def _word(phase: Phase) -> str:
     word = f"{_shortest(phase.share)}:{_shortest(phase.value)}"
     if phase.most is not None:
         word += f"..{_shortest(phase.most)}"
-    return word if phase.noise == inf else f"{word}:{_shortest(phase.noise)}"
+    if phase.noise != inf:
+        word += f":{_shortest(phase.noise)}"
+    return word if phase.layers is None else f"{word}@{phase.layers}"
 
 
 def _shortest(value: float) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run, as_row, batch_of
+from clustersim.records import ALLOCATES, RATE, PlanKey, PlanRecord, Run, as_row, batch_of, layers_of
+from itertime.spec import at_depth
 
 from .allocations import Holdings, holdings
 from .arrays import Usage
@@ -146,7 +147,7 @@ def _works_in_phases(run: Run, work_rows: list[tuple[Any, ...]]) -> tuple[np.nda
     """
     allocation_events = (run.events[row] for row in holdings(run).given.tolist())
     phase_rows = [
-        (work[0], batch_of(event) or work[1], *work[2:])
+        (at_depth(work[0], layers_of(event)), batch_of(event) or work[1], *work[2:])
         for event, work in zip(allocation_events, work_rows, strict=True)
     ]
     numbers, works = numbered(phase_rows)

@@ -24,6 +24,7 @@ from clustersim.scheduler import Event, JobView, Proposal
 from clustersim.scheduler.internal import active_of, adopt
 from clustersim.scheduler.searches import is_packed
 from clustersim.speed import RunningSpeeds
+from itertime.spec import at_depth
 
 from .clock import Due
 from .held_jobs import HeldJobs
@@ -251,7 +252,8 @@ class Enactment:
         detail = ""
         if active.phases is not None:
             detail = active.phases.words()
-            job = replace(job, phases=None, global_batch=active.phases.batch)  # what the plan trains
+            model = job.model and at_depth(job.model, active.phases.layers)
+            job = replace(job, phases=None, model=model, global_batch=active.phases.batch)  # what trains
         event = self._recorder.event(now, kind, job.job_id, gpus, placement, plan, overhead_s, detail, unit_s)
         if plan:
             self._recorder.plan(job, event)

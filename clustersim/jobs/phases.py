@@ -76,7 +76,13 @@ class Phases:
 
     def words(self) -> str:
         """The present phase and batch, as the log states them."""
-        return phase_words(self.present, len(self.in_all.phases), self.batch)
+        phases = self.in_all.phases
+        return phase_words(self.present, len(phases), self.batch, phases[self.present].layers)
+
+    @property
+    def layers(self) -> int | None:
+        """The layers of the model that trains in the present phase; None for all."""
+        return self.in_all.phases[self.present].layers
 
     def reached(self, work_left: float) -> int:
         """The phase in which a job with `work_left` units of work left is."""

@@ -13,7 +13,8 @@
 | `Snapshot` | the use of the cluster from one decision to the next: GPUs and numbers of jobs |
 | `PlanRecord`, `PARTS` | an iteration's time under one training plan, in parts; what each part sums |
 | `PlanKey`, `plan_key` | what identifies a plan within a run: model, batch, GPUs, plan |
-| `phase_words`, `phase_of`, `batch_of` | phase and global batch that an allocation states |
+| `phase_words`, `phase_of`, `batch_of`, `layers_of` | phase, global batch and layers that an allocation \
+states |
 | `plan_of_label`, `plan_words` | the plan of a label; a label for readers |
 | `spread_words` | between which times the iterations of one job lie, for readers |
 | `Exact` | type of a number that tables write with every digit |
@@ -63,6 +64,7 @@ from .plans import (
     PlanKey,
     PlanRecord,
     batch_of,
+    layers_of,
     phase_of,
     phase_words,
     plan_key,
@@ -178,6 +180,7 @@ __all__ = [
     "as_row",
     "batch_of",
     "by_field",
+    "layers_of",
     "phase_of",
     "phase_words",
     "plan_key",

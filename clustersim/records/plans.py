@@ -7,7 +7,16 @@ from typing import NamedTuple, Protocol
 
 from clustersim.cluster import Cluster
 from itertime.errors import UserError
-from itertime.spec import CUDA_GRAPHS, DISPATCHERS, PRECISIONS, RECOMPUTE, RULES, Plan, parse_options
+from itertime.spec import (
+    CUDA_GRAPHS,
+    DISPATCHERS,
+    PRECISIONS,
+    RECOMPUTE,
+    RULES,
+    Plan,
+    at_depth,
+    parse_options,
+)
 
 from .records import EventRecord
 
@@ -16,6 +25,7 @@ __all__ = [
     "PlanKey",
     "PlanRecord",
     "batch_of",
+    "layers_of",
     "phase_of",
     "phase_words",
     "plan_key",
@@ -49,6 +59,7 @@ _WORDS = {
     "etp": "etp", "zero": "zero_stage", "offload": "offload_layers",
 }  # fmt: skip
 _PHASE = re.compile(r"phase (\d{1,6}) of \d{1,6}\b")
+_LAYERS = re.compile(r": (\d{1,6}) layers, global batch ")
 _BATCH = re.compile(r"\bglobal batch (\d{1,9})$")
 _WORD = re.compile(r"([a-z]+)(\d+)")
 _SHARE = re.compile(r"part(\d\.\d{1,17})")
@@ -147,7 +158,7 @@ def plan_key(job: Trained, allocation: EventRecord, cluster: Cluster) -> PlanKey
     gpu_type = cluster.type_of(allocation.placement[0][0]) if cluster.groups and allocation.placement else ""
     software = job.framework or "", job.precision or "", job.plan_options or ""
     return PlanKey(
-        job.model or "",
+        at_depth(job.model or "", layers_of(allocation)),
         batch_of(allocation) or job.global_batch,
         job.seq_len,
         *software,
@@ -157,14 +168,16 @@ def plan_key(job: Trained, allocation: EventRecord, cluster: Cluster) -> PlanKey
     )
 
 
-def phase_words(phase: int, phases: int, batch: int | None) -> str:
+def phase_words(phase: int, phases: int, batch: int | None, layers: int | None = None) -> str:
     """The `detail` of an allocation of a job in phases; `phase` counts from 0.
 
-    >>> phase_words(1, 3, 1024)
-    'phase 2 of 3: global batch 1024'
+    >>> phase_words(1, 3, 1024), phase_words(0, 2, 512, 6)
+    ('phase 2 of 3: global batch 1024', 'phase 1 of 2: 6 layers, global batch 512')
     """
     of = f"phase {phase + 1} of {phases}"
-    return of if batch is None else f"{of}: global batch {batch}"
+    if batch is None:
+        return of
+    return f"{of}: global batch {batch}" if layers is None else f"{of}: {layers} layers, global batch {batch}"
 
 
 def phase_of(allocation: EventRecord) -> int | None:
@@ -176,6 +189,12 @@ def phase_of(allocation: EventRecord) -> int | None:
 def batch_of(allocation: EventRecord) -> int | None:
     """The global batch that an allocation states; None for that of the job."""
     match = _BATCH.search(allocation.detail) if allocation.detail else None
+    return int(match[1]) if match else None
+
+
+def layers_of(allocation: EventRecord) -> int | None:
+    """The layers that an allocation states, where a phase trains fewer than the job's model has."""
+    match = _LAYERS.search(allocation.detail) if allocation.detail else None
     return int(match[1]) if match else None
 
 

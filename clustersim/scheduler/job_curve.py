@@ -112,7 +112,7 @@ def phase_views(job: ActiveJob) -> tuple[PhaseView, ...]:
         return ()
     return tuple(
         PhaseView(share if k < phases.present else None, batch, MappingProxyType(dict(curve.unit_s)))
-        for k, (share, batch, curve, _) in enumerate(phases.in_all.phases)
+        for k, (share, batch, curve, *_) in enumerate(phases.in_all.phases)
     )
 
 

@@ -75,13 +75,14 @@ class Curve:
 class PhaseCurve(NamedTuple):
     """One phase of a kind of job: its share of the work, its global batch (None if it states none), and the
     speeds in it. `choices`: the speeds with each batch that a policy may choose, that one included; none
-    where the batch is no choice.
+    where the batch is no choice. `layers`: those of the model that trains, None for all.
     """
 
     share: float
     batch: int | None
     curve: Curve
     choices: Mapping[int, Curve] = MappingProxyType({})
+    layers: int | None = None
 
 
 class PhaseSpeeds(NamedTuple):
@@ -92,6 +93,7 @@ class PhaseSpeeds(NamedTuple):
 
     share: float
     by_batch: Mapping[int | None, tuple[Curve, float]]
+    layers: int | None = None
 
 
 def in_phases(phase_speeds: Sequence[PhaseSpeeds]) -> Curve:
@@ -104,12 +106,12 @@ def in_phases(phase_speeds: Sequence[PhaseSpeeds]) -> Curve:
     counts = [n for n in curves_alone[0].unit_s if all(n in curve.unit_s for curve in curves_alone)]
     if not counts:
         raise CannotRun("no number of GPUs can run all its phases")
-    scaled_curves: dict[tuple[int | None, float], Curve] = {}
+    scaled_curves: dict[tuple[int, float], Curve] = {}
 
-    def scaled(batch: int | None, alone: Curve, per_unit: float) -> Curve:
-        if (batch, per_unit) not in scaled_curves:
+    def scaled(alone: Curve, per_unit: float) -> Curve:
+        if (id(alone), per_unit) not in scaled_curves:
             unit_s = {n: alone.unit_s[n] * per_unit for n in counts}
-            scaled_curves[batch, per_unit] = replace(
+            scaled_curves[id(alone), per_unit] = replace(
                 alone,
                 unit_s=unit_s,
                 sizes=worthwhile(unit_s),
@@ -118,12 +120,12 @@ def in_phases(phase_speeds: Sequence[PhaseSpeeds]) -> Curve:
                 alone=alone,
                 per_unit=per_unit,
             )
-        return scaled_curves[batch, per_unit]
+        return scaled_curves[id(alone), per_unit]
 
     phases = []
-    for share, by_batch in phase_speeds:
+    for share, by_batch, layers in phase_speeds:
         curves = {
-            batch: scaled(batch, *speeds)
+            batch: scaled(*speeds)
             for batch, speeds in by_batch.items()
             if all(n in speeds[0].unit_s for n in counts)
         }
@@ -131,7 +133,7 @@ def in_phases(phase_speeds: Sequence[PhaseSpeeds]) -> Curve:
         choices = {
             size: batch_curve for size, batch_curve in curves.items() if size is not None and len(curves) > 1
         }
-        phases.append(PhaseCurve(share, batch, curve, MappingProxyType(choices)))
+        phases.append(PhaseCurve(share, batch, curve, MappingProxyType(choices), layers))
     return replace(phases[0].curve, phases=tuple(phases))
 
 

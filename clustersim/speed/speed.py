@@ -28,6 +28,7 @@ from itertime.spec import (
     ModelSpec,
     PlanOptions,
     System,
+    at_depth,
     parse_options,
     refusal_of,
 )
@@ -207,23 +208,26 @@ class SpeedOnOneType:
                 ]
             )
         assert job.global_batch is not None
-        curves: dict[int, Curve] = {}
+        assert job.model is not None
+        curves: dict[tuple[int, int | None], Curve] = {}
         for phase in phases:
+            model = at_depth(job.model, phase.layers)
             for batch in phase.batches:
-                if batch not in curves:
+                if (batch, phase.layers) not in curves:
+                    part = replace(job, phases=None, model=model, global_batch=batch)
                     try:
-                        curves[batch] = self.curve(replace(job, phases=None, global_batch=batch))
+                        curves[batch, phase.layers] = self.curve(part)
                     except CannotRun:
                         if batch == phase.value:
                             raise
         phase_speeds: list[PhaseSpeeds] = []
         for phase in phases:
             by_batch: dict[int | None, tuple[Curve, float]] = {
-                batch: (curves[batch], seconds_factor(phase.noise, batch, job.global_batch))
+                batch: (curves[batch, phase.layers], seconds_factor(phase.noise, batch, job.global_batch))
                 for batch in phase.batches
-                if batch in curves
+                if (batch, phase.layers) in curves
             }
-            phase_speeds.append(PhaseSpeeds(phase.share, by_batch))
+            phase_speeds.append(PhaseSpeeds(phase.share, by_batch, phase.layers))
         return in_phases(phase_speeds)
 
     def _from_log(self, job: Job) -> Curve:

@@ -35,6 +35,7 @@
 | `SHIPPED_SYSTEMS`, `SHIPPED_PROFILES` | the names of the shipped systems and profiles, as sets |
 | `model_reference`, `system_reference`, `framework_reference` | keys and files, changes by `KEY=VALUE` |
 | `Models` | models by name or path: shipped ones, and files of the user, as a trace names them |
+| `at_depth`, `depth_of` | the name of a model with fewer of its layers; the layers in such a name |
 | `model_of`, `system_of`, `framework_of`, `Reference` | the model, system or framework that such keys make |
 | `Evaluations`, `NO_EVALUATIONS` | how often a training evaluates its model; a training without any |
 | `mlperf_evaluations` | MLPerf's rule for BERT |
@@ -140,7 +141,16 @@ from .system import (
     system_of,
     system_reference,
 )
-from .user_models import Models, as_model, list_models, load_model, model_of, model_reference
+from .user_models import (
+    Models,
+    as_model,
+    at_depth,
+    depth_of,
+    list_models,
+    load_model,
+    model_of,
+    model_reference,
+)
 
 __all__ = [
     "CHOICES",
@@ -190,10 +200,12 @@ __all__ = [
     "approximations_of",
     "as_model",
     "as_system",
+    "at_depth",
     "broken_options",
     "broken_stacks",
     "check_predictable",
     "checked_price",
+    "depth_of",
     "framework_of",
     "framework_reference",
     "in_order",

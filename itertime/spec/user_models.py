@@ -8,8 +8,9 @@ from elsewhere, so a path in it cannot leave its folder, and errors quote nothin
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,36 @@ def model_of(reference: Reference) -> ModelSpec:
         raise UserError(text if text.startswith(f"{where}: ") else f"{where}: {text}") from error
 
 
+_DEPTH = re.compile(r",layers=(\d{1,6})$")
+"""Where a number of layers stands in the name of a model that has fewer than the one it is made of."""
+
+
+def at_depth(name: str, layers: int | None) -> str:
+    """The name by which `Models.find` knows a model with so many of its layers; None: all of them.
+
+    >>> at_depth("bert-large", 12), at_depth("bert-large,layers=12", None)
+    ('bert-large,layers=12', 'bert-large')
+    """
+    whole = _DEPTH.sub("", name)
+    return whole if layers is None else f"{whole},layers={layers}"
+
+
+def depth_of(name: str) -> int | None:
+    """The layers in such a name; None if it is that of a whole model."""
+    match = _DEPTH.search(name)
+    return int(match[1]) if match else None
+
+
+def _shallow(model: ModelSpec, layers: int, name: str) -> ModelSpec:
+    """The model with so many of its layers. UserError if it has fewer, or lists them by kind."""
+    if model.stack:
+        raise UserError("lists its layers by kind, so that their number alone says not which it has")
+    if not model.dense_layers < layers <= model.layers:
+        least = f"more than the {model.dense_layers} without experts" if model.dense_layers else "at least 1"
+        raise UserError(f"has {model.layers} layers, not {layers}; after @ state {least}, at most all")
+    return replace(model, name=name, layers=layers, parameters_published="", active_parameters_published="")
+
+
 _LOADED = SpecCache(model_reference, model_of)
 _SHIPPED = "the shipped models"
 
@@ -133,11 +164,18 @@ class Models:
         return sorted({*list_models(), *self._places, *self._own})
 
     def find(self, name: str) -> ModelSpec | None:
-        """The model of this name; None if there is none. UserError for a path that cannot be used, a file
-        that is no model, and a name in several places.
+        """The model of this name, which may end in fewer layers (`at_depth`); None if there is none.
+
+        UserError for a path that cannot be used, a file that is no model, a name in several places, and
+        layers that the model has not.
         """
         if name not in self._own:
-            if names_file(name):
+            if (layers := depth_of(name)) is not None:
+                model = self.find(at_depth(name, None))
+                if model is None:
+                    return None
+                self._own[name] = _UserModel(_shallow(model, layers, name), ())
+            elif names_file(name):
                 self._own[name] = self._load_path(name)
             else:
                 places = self._places.get(name, [])

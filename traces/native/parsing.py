@@ -21,9 +21,10 @@ from itertime.io import (
     shown,
     without_guard,
 )
-from itertime.spec import Models
+from itertime.spec import Models, at_depth
 from traces.dependencies import cycle_of, words_of_cycle
 from traces.job import Job, job_of
+from traces.phases import parse_phases
 
 from .misfits import misfit
 from .schema import COLUMNS, NAMES, OWN_PREFIX, contradictions, extra_of
@@ -159,13 +160,27 @@ class _Models:
 
     def misfit(self, job: Job) -> _Misfit:
         """What the job's model, which is known, cannot have; None also for one in a throughput table."""
-        if job.model is None or (job.plan_options is None and job.seq_len is None):
+        if job.model is None:
+            return None
+        if job.phases is not None and "@" in job.phases and (wrong := self._wrong_depth(job)):
+            return wrong
+        if job.plan_options is None and job.seq_len is None:
             return None
         key = job.model, job.global_batch, job.seq_len, job.plan_options
         if key not in self._misfits:
             model = self._models.find(job.model)
             self._misfits[key] = misfit(job, model) if model else None
         return self._misfits[key]
+
+    def _wrong_depth(self, job: Job) -> _Misfit:
+        """A phase of the job with layers that its model has not."""
+        assert job.model is not None
+        for phase in parse_phases(job.phases or ""):
+            try:
+                self._models.find(at_depth(job.model, phase.layers))
+            except UserError as error:
+                return "phases", job.phases, f"need layers of {job.model}, which {error}"
+        return None
 
     def _find(self, name: str) -> str | None:
         if self._known is None:

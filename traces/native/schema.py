@@ -344,8 +344,12 @@ def _clash_of_phases(job: Job) -> str:
                 if not (value.is_integer() and value >= 1):
                     remedy = "with iterations each value is a whole number from 1"
                     return f"have the global batch {value:g}; {remedy}"
-    elif any(phase.most is not None or phase.noise < math.inf for phase in parse_phases(job.phases or "")):
+        return ""
+    phases = parse_phases(job.phases or "")
+    if any(phase.most is not None or phase.noise < math.inf for phase in phases):
         return "state a choice of batches or a noise; those need model, global_batch and iterations"
+    if any(phase.layers is not None for phase in phases):
+        return "state layers; those need model, global_batch and iterations"
     return ""
 
 

@@ -284,7 +284,7 @@ class PhasesAsStated(Rule):
         batch, batches = batch_of(event), phases[phase].batches
         if batch is not None and batch not in batches:
             batch = batches[0]
-        if event.detail != (expected := phase_words(phase, len(phases), batch)):
+        if event.detail != (expected := phase_words(phase, len(phases), batch, phases[phase].layers)):
             return f"it states {event.detail!r:.100}, not {expected!r}"
         if event.event == REPLAN and job.allocation is not None:
             if phase_of(job.allocation) not in (phase - 1, phase):

@@ -29,6 +29,7 @@ from clustersim.records import (
     plan_of_label,
 )
 from clustersim.speed import Curve
+from itertime.spec import at_depth
 from traces.phases import seconds_factors
 
 __all__ = ["PlansAsPredicted"]
@@ -114,7 +115,9 @@ class PlansAsPredicted(Rule):
             means = [self._seconds(job, gpu_type, job.global_batch)]
             if phases := stated_phases(job):
                 factors = seconds_factors(phases, job.global_batch)
-                phase_seconds = [self._seconds(job, gpu_type, int(phase.value)) for phase in phases]
+                phase_seconds = [
+                    self._seconds(job, gpu_type, int(phase.value), phase.layers) for phase in phases
+                ]
                 finite_seconds = [seconds for seconds in phase_seconds if isinstance(seconds, float)]
                 if None in phase_seconds:
                     means = [None]
@@ -125,11 +128,14 @@ class PlansAsPredicted(Rule):
                     means = [fsum(phase.share * seconds * k for phase, seconds, k in parts)]
             yield from (seconds for seconds in means if not isinstance(seconds, str))
 
-    def _seconds(self, job: JobRecord, gpu_type: str, batch: int | None) -> float | str | None:
+    def _seconds(
+        self, job: JobRecord, gpu_type: str, batch: int | None, layers: int | None = None
+    ) -> float | str | None:
         """The seconds of an iteration with a global batch, or why they are unknown."""
         assert job.gpus is not None
         software = job.framework, job.precision, job.plan_options
-        curve = self.due.curve(job.model, batch, job.seq_len, *software, gpu_type, job.gpus)
+        model = at_depth(job.model, layers)
+        curve = self.due.curve(model, batch, job.seq_len, *software, gpu_type, job.gpus)
         if not isinstance(curve, str):
             return curve.unit_s.get(job.gpus)
         if not self.history.cluster.mixed:

@@ -40,22 +40,24 @@ def replay_of(run: StreamedRun, plan: PlanRecord) -> Replay | None:
     from itertime import PlanBatch, evaluate
     from itertime.commands.layout import predict_command
     from itertime.commands.options import Subject, changed_model, system_of
-    from itertime.spec import model_reference
+    from itertime.spec import at_depth, depth_of, model_reference
 
     key, cluster = plan.key, run.cluster
     pool = next(pool for pool in cluster.pools if not key.gpu_type or pool.gpu_type == key.gpu_type)
     spec = plan_of_label(key.plan, plan.global_batch)
     if spec is None or pool.system is None:
         return None
+    layers = depth_of(key.model)
+    depth = [] if layers is None else [f"model.layers={layers}"]
     subject = Subject(
-        model=_model_file(run, key.model),
+        model=_model_file(run, at_depth(key.model, None)),
         system=pool.system,
         global_batch=plan.global_batch,
         seq_len=key.seq_len,
         framework=key.framework or None,
-        settings=[f"system.{name}={value!r}" for name, value in node_changes(pool).items()],
+        settings=[f"system.{name}={value!r}" for name, value in node_changes(pool).items()] + depth,
     )
-    model = changed_model(model_reference(subject.model), subject.seq_len, None, None)
+    model = changed_model(model_reference(subject.model), subject.seq_len, None, depth)
     system = system_of(pool.system, subject.settings, subject.framework)
     command = predict_command(subject, spec, run.manifest["memory_headroom"])
     seconds = evaluate(model, PlanBatch.of([spec]), system).iteration_s

@@ -2,6 +2,7 @@
 `audit/forgeries`.
 """
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,24 @@ def test_phases_and_instances_of_services_begin_between_rounds_under_the_audit(t
     between = [(e.event, e.job_id) for e in found.events if e.event in ALLOCATES and e.time_s % 60.0]
     assert between == [("start", "served"), ("replan", "phased")]
     assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+
+
+def test_a_phase_of_fewer_layers_runs_as_a_model_that_has_no_more(tmp_path: Path) -> None:
+    stacked = Job("a", 0.0, model="bert-large", gpus=8, global_batch=256, iterations=1000)
+    jobs = [replace(stacked, phases="0.2:256@6 0.3:256@12 0.5:256")]
+    write_trace(jobs, tmp_path / "jobs.csv")
+    run = clustersim.run(tmp_path / "jobs.csv", "fifo", cluster="n1g8", out=tmp_path / "run")
+    seconds = [event.unit_s for event in run.events if event.event in ALLOCATES]
+    (deep,) = clustersim.run([stacked], "fifo", cluster="n1g8").plans
+    assert seconds[2] == pytest.approx(deep.iteration_s, rel=1e-5)
+    assert seconds[0] < seconds[1] / 1.8 < seconds[2] / 3.3
+    assert {plan.model for plan in run.plans} == {
+        f"bert-large{end}" for end in ("", ",layers=6", ",layers=12")
+    }
+    assert [f for f in check_run_folder(tmp_path / "run") if f.violations] == []
+    (path := tmp_path / "wrong.csv").write_text((tmp_path / "jobs.csv").read_text().replace("@6", "@60"))
+    with pytest.raises(UserError, match="which has 24 layers, not 60"):
+        clustersim.run(path, "fifo", cluster="n1g8")
 
 
 # Services
