@@ -63,6 +63,11 @@ GROUPS = {
     "overhead of framework and site": ("overhead", "iteration_overhead"),
 }
 """Parts of an iteration by group, in the order in which groups are shown."""
+COMPUTING = (
+    *("gemm", "attention", "elementwise", "embedding", "head", "recompute", "optimizer"),
+    *("contention", "contention_once", "compression", "compression_once", "clipping"),
+)
+"""Parts of an iteration in which GPUs compute, rather than wait for each other or for data."""
 RATES = ("tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu")
 """The figures of a prediction in the units of training logs and benchmarks."""
 SMALLEST_SHARE = 0.005  # of the difference; smaller parts are left out

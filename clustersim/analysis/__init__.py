@@ -39,6 +39,7 @@ Everything here is computed from records alone, so an old run can be analysed ag
 | `Wait` | a time without GPUs: how many were free, which jobs held the others, which were ahead |
 | `Spell` | a time with GPUs: how it began and ended, and what it cost |
 | `host_summary` | the cores and the host memory that jobs held |
+| `energy_kwh` | the energy that all GPUs took |
 | `service_summary` | what instances of inference services asked for and did not get |
 | `service_levels` | the same by service, each a `ServiceLevel`, with the share of time with all demand met |
 | `waits_by_group`, `GroupWaits` | the mean waits of groups of jobs, by the label of each job |
@@ -77,7 +78,7 @@ from .groups import (
     waits_by_group,
 )
 from .job_story import Explanation, Spell, Wait, explain
-from .metrics import METRICS, completion_times, deadlines, host_summary, summarise
+from .metrics import METRICS, completion_times, deadlines, energy_kwh, host_summary, summarise
 from .pools import PoolUse, by_pool, has_parts
 from .services import ServiceLevel, service_levels, service_summary
 from .statistics import LEAST_PAIRS, PairedDifference, holm, paired_difference
@@ -123,6 +124,7 @@ __all__ = [
     "deadlines",
     "differs_from_stated",
     "end_of_run_s",
+    "energy_kwh",
     "explain",
     "gpu_blocks",
     "gpu_time",

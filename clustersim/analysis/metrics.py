@@ -16,6 +16,7 @@ from math import fsum
 import numpy as np
 
 from clustersim.cluster import Cluster
+from clustersim.energy import Energy
 from clustersim.records import FINISHED, STATES, Columns
 from itertime.spec import DEFAULT_USD_PER_GPU_HOUR
 
@@ -41,6 +42,7 @@ __all__ = [
     "cost_usd",
     "deadlines",
     "disruptions",
+    "energy_kwh",
     "finish_time_fairness",
     "host_summary",
     "job_counts",
@@ -179,6 +181,18 @@ def host_summary(jobs: Jobs, cluster: Cluster, end_s: float, packs: int = 1) -> 
         is_limited = had > 0 and all(amount is not None for amount, _ in amounts)
         figures |= {unit: held, f"{name}_ratio": held / had if is_limited else None}
     return figures
+
+
+def energy_kwh(jobs: Jobs, cluster: Cluster, end_s: float, energy: Energy) -> float:
+    """Kilowatt-hours of all GPUs of the cluster from the first submission to the end of the run: a job's GPUs
+    train but in its overhead_gpu_s, and all others are idle.
+    """
+    columns = job_columns(jobs)
+    if not len(columns):
+        return 0.0
+    held, overheads = (fsum(columns[name].tolist()) for name in ("gpu_seconds", "overhead_gpu_s"))
+    gpu_s = cluster.gpus * (end_s - float(columns["submit_s"].min()))
+    return energy.kwh(max(gpu_s, held), max(0.0, held - overheads))
 
 
 def deadlines(jobs: Jobs) -> dict[str, Value]:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from clustersim.cluster import Cluster
+from clustersim.energy import Energy
 from clustersim.failures import Failures, Reservation, reservations_of
 from clustersim.overheads import Overheads
 from clustersim.speed import Interference, NodeSpeeds, Slowdown, StepTimes, Variability
@@ -17,6 +18,7 @@ from itertime.errors import UserError, quoted
 
 __all__ = [
     "has_reclaims",
+    "stated_energy",
     "stated_failures",
     "stated_idle_stops",
     "stated_interference",
@@ -26,7 +28,7 @@ __all__ = [
     "stated_slowdown",
 ]
 
-Constants = TypeVar("Constants", Overheads, Failures, StepTimes)
+Constants = TypeVar("Constants", Overheads, Failures, StepTimes, Energy)
 
 
 def stated_overheads(manifest: Mapping[str, Any]) -> Overheads:
@@ -35,6 +37,14 @@ def stated_overheads(manifest: Mapping[str, Any]) -> Overheads:
 
 def stated_failures(manifest: Mapping[str, Any]) -> Failures | None:
     return _constants(Failures, manifest, "failures")
+
+
+def stated_energy(manifest: Mapping[str, Any]) -> Energy | None:
+    """The power that GPUs take; None where the run has no such metric."""
+    energy = _constants(Energy, manifest, "energy")
+    if energy is not None and energy.limit_w is None:
+        raise UserError("manifest.json: energy: must state limit_w; run again")
+    return energy
 
 
 def _constants(kind: type[Constants], manifest: Mapping[str, Any], name: str) -> Constants | None:

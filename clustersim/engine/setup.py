@@ -9,6 +9,7 @@ from math import inf
 from operator import attrgetter
 
 from clustersim.cluster import Cluster
+from clustersim.energy import Energy
 from clustersim.errors import UnsuitedPolicy
 from clustersim.failures import Failures, Maintenance, Reservation, Spot
 from clustersim.overheads import Overheads
@@ -65,6 +66,8 @@ class RunSetup:
     """How much slower than predicted each node is; None: all are as predicted."""
     until_s: float | None = None
     """The end of the run on the trace's clock; None: when no event is left."""
+    energy: Energy | None = None
+    """The power that GPUs take; None: it is not asked."""
     price: Price = field(default_factory=partial(price_of, None))
     """Of GPU types for which the cluster states no price."""
     priced: bool = False

@@ -56,6 +56,7 @@ _MEASURES = (
     Measure("gpu_useful_ratio", "GPUs useful", "share"),
     Measure("disruptions", "Preemptions + resizes", "count"),
     Measure("cost_usd", "Cost", "usd"),
+    Measure("energy_kwh", "Energy, kWh", "count", "lower"),
 )
 TITLES = {measure.key: measure.title for measure in _MEASURES}
 """The metrics of the table in words."""

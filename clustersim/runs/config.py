@@ -20,6 +20,7 @@ from pydantic import (
 from clustersim.bounds import METHODS
 from clustersim.cluster import Cluster, load_cluster
 from clustersim.cluster.networks import NETWORKS
+from clustersim.energy import Energy
 from clustersim.engine.fleet import Routing
 from clustersim.failures import (
     Failures,
@@ -447,6 +448,17 @@ class RunConfig(BaseModel):
             default="as the system of the nodes states, or 5",
             field="price",
             entry=Entry.NEEDED,
+        ),
+    ] = None
+    energy: Annotated[
+        Parts | None,
+        Setting(
+            meaning="the power that GPUs take, for the metric `energy_kwh`: `limit_w`, `idle_share`, `load`, "
+            "`pue` ([metrics.md](metrics.md#energy))",
+            default="no such metric",
+            kind=Energy,
+            field="energy",
+            resolve=lambda parts, cluster, seed: Energy.on(parts, cluster),
         ),
     ] = None
     bound: Annotated[

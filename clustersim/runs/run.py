@@ -13,6 +13,7 @@ from clustersim.analysis import (
     check_window,
     completion_times,
     deadlines,
+    energy_kwh,
     host_summary,
     job_columns,
     service_summary,
@@ -246,6 +247,8 @@ def _summary(
         host = host_summary(recorder.job_table, setup.cluster, recorder.end_s, setup.packs)
         if host is not None:
             summary["host"] = host
+    if setup.energy is not None:
+        summary["energy_kwh"] = energy_kwh(recorder.job_table, setup.cluster, recorder.end_s, setup.energy)
     if setup.packs > 1 and setup.sharing is None:
         summary["packed_without_slowdown"] = recorder.joins
     summary |= {name: manifest[name] for name in IN_SUMMARY if name in manifest}

@@ -17,8 +17,9 @@ from .layout import PlanLayout, chosen_plan
 from .options import MEMORY_HEADROOM, Execution, Headroom, Json, Subject
 
 if TYPE_CHECKING:
+    from itertime.energy import IterationEnergy
     from itertime.prediction import Prediction
-    from itertime.spec import Plan
+    from itertime.spec import Plan, System
 
 PAGES = (".html", ".htm")
 
@@ -39,6 +40,18 @@ def predict(
     layout: PlanLayout,
     execution: Execution,
     memory_headroom: Headroom = MEMORY_HEADROOM,
+    energy: Annotated[
+        float | None,
+        typer.Option(
+            "--energy",
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="Also state power and energy, where GPUs that wait take this share of their power limit; "
+            "0.15 is what simulations assume.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict the seconds of one iteration, where they go, the memory, and whether the plan fits.
@@ -52,16 +65,43 @@ def predict(
     print_without_effect(subject, model, system, [choice.plan], layout, execution)
     print_unpredicted(execution.options)
     prediction = run(model, choice.plan, system, memory_headroom=memory_headroom)
+    iteration_energy = None if energy is None else _energy_of(prediction, system, energy)
     if json:
         document = plan_document(model, choice.plan, system, prediction)
+        if iteration_energy is not None:
+            document["energy"] = iteration_energy._asdict()
         print_json(document | choice.replay(subject, memory_headroom))
     else:
         software = f"framework {shown(system.framework)}, {choice.plan.precision}{rules_text(choice.plan)}"
         print(f"{model.name} on {choice.plan.gpus} GPUs, {software}: {choice.plan.label}")
         choice.say()
         _print_prediction(prediction, choice.plan)
+        if iteration_energy is not None:
+            print(_energy_text(iteration_energy, choice.plan.gpus))
         if prediction.interval_s is None and (note := error_note(system)):
             print(wrapped(f"warning: {note}"), file=sys.stderr)
+
+
+def _energy_of(prediction: Prediction, system: System, idle_share: float) -> IterationEnergy:
+    """The energy of an iteration. UserError where the power limit of the GPUs is not known."""
+    from itertime.energy import IterationEnergy
+    from itertime.prediction import COMPUTING
+    from itertime.spec import profile_of
+
+    limit_w = profile_of(system).power_w
+    if limit_w is None:
+        raise UserError(f"--energy: the power limit of GPUs of {shown(system.name)} is not known")
+    computing_s = sum(prediction.breakdown.get(name, 0.0) for name in COMPUTING)
+    sizes = prediction.gpus, prediction.tokens, prediction.model_flops
+    return IterationEnergy.of(prediction.iteration_s, computing_s, *sizes, limit_w, idle_share)
+
+
+def _energy_text(energy: IterationEnergy, gpus: int) -> str:
+    return (
+        f"{energy.gpu_w:,.0f} W a GPU of {energy.limit_w:,.0f} (computing {energy.load:.0%} of the time), "
+        f"{gpus * energy.gpu_w / 1e3:,.1f} kW; {energy.joules / 3.6e6:.4g} kWh an iteration, "
+        f"{energy.tokens_per_joule:.3g} tokens/J, {energy.flops_per_joule / 1e9:,.1f} GFLOP/J"
+    )
 
 
 def _print_prediction(prediction: Prediction, plan: Plan) -> None:

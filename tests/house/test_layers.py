@@ -18,7 +18,7 @@ from tests.places import ROOT
 
 LAYERS = {
     "itertime": (
-        {"arrays", "cached", "errors"},
+        {"arrays", "cached", "energy", "errors"},
         {"commandline", "io", "schedule"},
         {"spec"},
         {"accuracy", "costs", "profiling"},
@@ -37,7 +37,7 @@ LAYERS = {
     ),
     "clustersim": (
         {"errors", "gctuning", "jit", "overheads", "failures", "cluster"},
-        {"placement", "records", "sites", "speed"},
+        {"placement", "records", "sites", "speed", "energy"},
         {"jobs", "bounds", "rundir", "analysis"},
         {"scheduler", "report"},
         {"engine", "export"},

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clustersim.analysis import host_summary, service_summary, summarise, window_summary
+from clustersim.analysis import energy_kwh, host_summary, service_summary, summarise, window_summary
 from clustersim.audit.evidence import agrees, stated_bound, stated_number, stated_price
 from clustersim.audit.history import ClusterHistory, JobHistory, Rule
 from clustersim.audit.margins import RELATIVE_OF_SUMS, Margins, margin_of_part
+from clustersim.audit.settings import stated_energy
 from clustersim.records import Columns, Recorded
 from clustersim.runs import IN_SUMMARY, is_of_this_code
 from itertime.errors import UserError
 
 __all__ = ["SummaryMatchesRecords"]
 
-_WINDOW, _SERVICES, _HOST = "window", "services", "host"
+_WINDOW, _SERVICES, _HOST, _ENERGY = "window", "services", "host", "energy_kwh"
 
 
 class SummaryMatchesRecords(Rule):
@@ -47,6 +48,8 @@ class SummaryMatchesRecords(Rule):
                 again[_SERVICES] = services
             if (host := host_summary(self._jobs, cluster, end_s, self.evidence.packs)) is not None:
                 again[_HOST] = host
+            if (energy := stated_energy(self._run.manifest)) is not None:
+                self._compare_energy(energy_kwh(self._jobs, cluster, end_s, energy))
             if self.evidence.packs > 1 and self._run.manifest.get("sharing") is None:
                 again["packed_without_slowdown"] = self.history.joins.count
             if self._window is not None:
@@ -58,7 +61,7 @@ class SummaryMatchesRecords(Rule):
         except (ArithmeticError, ValueError) as error:
             self.report(f"the records give no metrics: {error}")
             return
-        summary = dict(self._run.summary)
+        summary = {name: value for name, value in self._run.summary.items() if name != _ENERGY}
         window, window_again = summary.pop(_WINDOW, None), again.pop(_WINDOW, None)
         manifest = self._run.manifest
         # Former versions, whose manifests do not say what states the price, repeat predictions alone.
@@ -88,6 +91,11 @@ class SummaryMatchesRecords(Rule):
         for name in summary:
             if name not in again:
                 self.report(f"{prefix}{name} is in summary.json, but is no metric")
+
+    def _compare_energy(self, again: float) -> None:
+        value = self._run.summary.get(_ENERGY)
+        if not isinstance(value, int | float) or not agrees(value, again, relative=RELATIVE_OF_SUMS):
+            self.report(f"{_ENERGY} is {value!r:.80} in summary.json, {again} by the records")
 
     def _compare_part(self, part: str, recorded: object, again: Mapping[str, float | None] | None) -> None:
         if not isinstance(recorded, Mapping) or again is None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from math import fsum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,10 +29,12 @@ from clustersim.analysis import (
 )
 from clustersim.analysis.statistics import bootstrap_t_interval, mean_difference, sign_flip_p  # fmt: skip
 from clustersim.analysis.windows import UNDEFINED_IN_A_WINDOW
+from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster
 from clustersim.grid.gridfile import NUMERIC_METRICS
 from clustersim.records import FINISHED, JobRecord, Run, Snapshot
 from clustersim.scheduler import JobView, Scheduler, State
+from itertime.errors import UserError
 from policies.fifo import Fifo
 from policies.srtf import Srtf
 from tests.effort import examples
@@ -287,6 +290,21 @@ def test_a_summary_has_the_window_beside_the_whole_run(tmp_path: Path) -> None:
     assert {name: value for name, value in run.summary.items() if name != "window"} == whole.summary
     assert with_window(whole, 10.0, 20.0).summary == run.summary
     assert run.manifest["window"] == {"warmup_s": 10.0, "measure_s": 20.0}
+
+
+def test_energy_by_hand(tmp_path: Path) -> None:
+    """16 GPUs of 400 W for 1,000 s: 4 train, and 12 are idle at 15 %."""
+    jobs = [Job("a", 0.0, gpus=4, duration_s=1000.0)]
+    settings: dict[str, Any] = {"cluster": "n2g8", "overheads": None, "out": tmp_path / "run"}
+    run = clustersim.run(jobs, "fifo", energy={"load": 0.8, "pue": 1.5}, **settings)
+    busy_w = 60 + 0.8 * 340
+    assert run.summary["energy_kwh"] == pytest.approx(1.5 * (12 * 60 + 4 * busy_w) * 1000 / 3.6e6)
+    assert [check for check in check_run_folder(tmp_path / "run") if check.violations] == []
+    summary = tmp_path / "run" / "summary.json"
+    summary.write_text(summary.read_text().replace('"energy_kwh": 0', '"energy_kwh": 1'))
+    assert any("energy_kwh" in str(check.violations) for check in check_run_folder(tmp_path / "run"))
+    with pytest.raises(UserError, match=r"state it: --set energy\.limit_w=W"):
+        clustersim.run(jobs, "fifo", cluster=str(ROOT / "docs" / "fleet.yaml"), energy={"load": 1})
 
 
 def test_warm_up_removes_the_bias_of_an_empty_start() -> None:
