@@ -277,9 +277,13 @@ def company_table(tables: dict[str, Path]) -> Iterator[str]:
     kernels = (company / alone).rename("ratio").reset_index()
     yield "| kernels | number | median | least | most |"
     yield "|---|---|---|---|---|"
-    for name, those in kernels.groupby("op"):
-        ratio = those["ratio"]
-        yield f"| {name} | {len(those)} | {ratio.median():.2f} | {ratio.min():.2f} | {ratio.max():.2f} |"
+    for name, kind_kernels in kernels.groupby("op"):
+        ratio = kind_kernels["ratio"]
+        cells = [
+            str(len(kind_kernels)),
+            *(f"{value:.2f}" for value in (ratio.median(), ratio.min(), ratio.max())),
+        ]
+        yield f"| {name} | " + " | ".join(cells) + " |"
 
 
 def machine() -> str:

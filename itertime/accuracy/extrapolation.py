@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from itertime.arrays import Array
-from itertime.spec import Profile, Query
+from itertime.spec import Gemm, GroupedGemm, Profile, Query
 
 _log = logging.getLogger("itertime")
 _warned: set[tuple[str, str]] = set()
@@ -54,12 +54,14 @@ class WatchedProfile:
     def unusable(self) -> tuple[str, ...]:
         """The profile's unusable parts that were asked for, each with what stood in for it."""
         stand_ins, timed = self.profile.unusable, self.profile.timed
-        parts = {
-            query.range_key: stand_ins[query.range_key]
+        if not stand_ins:
+            return ()
+        names = {
+            _part_of(query)
             for query in self._queries
-            if query.range_key in stand_ins and _runs(query) and not (timed and timed.has(query))
+            if _part_of(query) in stand_ins and _runs(query) and not (timed and timed.has(query))
         }
-        return tuple(f"{part}: {parts[part]}" for part in sorted(parts))
+        return tuple(f"{name}: {stand_ins[name]}" for name in sorted(names))
 
     def _warn(self, extrapolations: Mapping[str, str]) -> None:
         name = self.profile.name
@@ -68,6 +70,13 @@ class WatchedProfile:
             _warned.update((name, part) for part in new)
             parts = "; ".join(f"{part} ({extrapolations[part]})" for part in new)
             _log.warning("warning: profile %s is extrapolated beyond what was measured: %s", name, parts)
+
+
+def _part_of(query: Query) -> str:
+    """The name of the profile's part that a query asks for, as in `Profile.unusable`."""
+    if isinstance(query, Gemm | GroupedGemm):
+        return f"{query.range_key}, {query.precision}"
+    return query.range_key
 
 
 def _runs(query: Query) -> bool:

@@ -328,9 +328,9 @@ class Workload:
             return self.profile.seconds(Gemm(m, n, k, batch))
         plans_of = {"bf16": ~wide, **{name: plans.precision == PRECISIONS.index(name) for name in IN_32_BIT}}
         seconds = np.zeros(len(plans))
-        for name, those in plans_of.items():
-            if any_of(those):
-                seconds = np.where(those, self.profile.seconds(Gemm(m, n, k, batch, name)), seconds)
+        for name, rows in plans_of.items():
+            if any_of(rows):
+                seconds = np.where(rows, self.profile.seconds(Gemm(m, n, k, batch, name)), seconds)
         return seconds
 
     def take(self, rows: Whole) -> Workload:

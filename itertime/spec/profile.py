@@ -165,12 +165,11 @@ class Profile:
 
     @functools.cached_property
     def unusable(self) -> dict[str, str]:
-        """What stands in for each unusable kernel, in words, by the kernel's name as in `ranges`."""
-        return {
-            _kernel_of(item): f"{item.note}; {item.source}"
-            for item in self.evidence
-            if item.kind == "unusable"
-        }
+        """What stands in for each unusable part, in words. Parts are named as kernels in `ranges`, products
+        with their precision behind a comma.
+        """
+        unusable_parts = (item for item in self.evidence if item.kind == "unusable")
+        return {item.part: f"{item.note}; {item.source}" for item in unusable_parts}
 
     @property
     def peak_flops(self) -> float:

@@ -24,8 +24,8 @@ def collective_tables(path: Path) -> tuple[dict[str, SizeTable], list[Evidence]]
     table = pd.read_csv(path)
     rows = table.loc[(table["table"] == "collective") & (table.time_us > 0)]
     tables, evidence = {}, []
-    for name, those in rows.groupby("op"):
-        times = those.pivot_table(index="ranks", columns="bytes", values="time_us")
+    for name, operation_rows in rows.groupby("op"):
+        times = operation_rows.pivot_table(index="ranks", columns="bytes", values="time_us")
         sizes = np.array(times.columns, dtype=float)
         if len(sizes) < 2 or times.isna().any(axis=None) or (sizes[1:] != 2 * sizes[:-1]).any():
             continue
@@ -38,7 +38,7 @@ def collective_tables(path: Path) -> tuple[dict[str, SizeTable], list[Evidence]]
                 part=str(name),
                 kind="measured",
                 source=NAMES["torch"],
-                rows=len(those),
+                rows=len(operation_rows),
                 note="as measured",
                 measured=measured_range(bytes=sizes, ranks=np.array(ranks, dtype=float)),
             )

@@ -127,7 +127,7 @@ def _products(
     m, n, k, batch = (rows[column].to_numpy(dtype=float) for column in ("m", "n", "k", "batch"))
     seconds = rows.time_us.to_numpy(dtype=float) * 1e-6
     error = mape_pct(model.seconds(m, n, k, batch), seconds)
-    found = Evidence(
+    of_all_layouts = Evidence(
         part="gemm, fp32",
         kind="fitted",
         source=NAMES["torch"],
@@ -137,14 +137,14 @@ def _products(
         measured=measured_range(m=m, n=n, k=k),
     )
     if error <= UNUSABLE_PCT:
-        return model, [*evidence, found]
+        return model, [*evidence, of_all_layouts]
     share = float(np.median(2 * m * n * k * batch / seconds)) / peak
     plain = dataclasses.replace(
         model, tiles=[GemmTile(1, 1, share)], wave_quantisation=0.0, k_offset=0.0, bytes_per_s=1e3 * bandwidth
     )
     stand_in = f"the timed products' median rate, {share * peak / 1e9:.4g} GFLOP/s, stands in"
     note = f"the formula misses its rows by {error:.0f} %"
-    return plain, [dataclasses.replace(found, kind="unusable", source=stand_in, note=note)]
+    return plain, [dataclasses.replace(of_all_layouts, kind="unusable", source=stand_in, note=note)]
 
 
 def _timed_products(rows: pd.DataFrame) -> TimedProducts:
@@ -161,9 +161,9 @@ def _timed_sizes(rows: pd.DataFrame) -> tuple[dict[str, dict[str, TimedSizes]], 
     """
     sizes: dict[str, dict[str, TimedSizes]] = {"fwd": {}, "bwd": {}}
     evidence = []
-    for names, chosen in rows.groupby(["dir", rows.op.map(KINDS)]):
+    for names, kind_rows in rows.groupby(["dir", rows.op.map(KINDS)]):
         direction, kind = map(str, names)
-        times = chosen.groupby("bytes").time_us.median() * 1e-6
+        times = kind_rows.groupby("bytes").time_us.median() * 1e-6
         nbytes = [float(size) for size in times.index]
         sizes[direction][kind] = TimedSizes(nbytes, [significant(value) for value in times])
         evidence.append(
@@ -171,7 +171,7 @@ def _timed_sizes(rows: pd.DataFrame) -> tuple[dict[str, dict[str, TimedSizes]], 
                 part=kind if direction == "fwd" else f"{kind} (backward)",
                 kind="measured",
                 source=NAMES["torch"],
-                rows=len(chosen),
+                rows=len(kind_rows),
                 error_held_out_pct=_between_pct(np.array(nbytes), times.to_numpy(dtype=float)),
                 note="as timed; held out: each size between two others",
                 measured=measured_range(bytes=np.array(nbytes)),

@@ -55,8 +55,8 @@ def fit_collected(
             continue
         widths = MEASURED[name].by_width if name in MEASURED else ()
         kind = Kind(fitted=(("torch", (op,)),), bytes_per_element="as the table counts them", by_width=widths)
-        fit, found = fit_kind(name, kind, forward)
-        missed = missed_pct(found)
+        fit, kind_evidence = fit_kind(name, kind, forward)
+        missed = missed_pct(kind_evidence)
         if missed > UNUSABLE_PCT:
             models[name] = base[name]
             source = f"that of the profile {base_name} stands in"
@@ -64,7 +64,7 @@ def fit_collected(
             evidence.append(Evidence(part=name, kind="unusable", source=source, rows=0, note=note))
             continue
         models[name] = kind_model(fit, kind, chip, fit["launch_us_torch"] * 1e-6)
-        evidence += found
+        evidence += kind_evidence
         checked = backward.loc[(backward.op == op) & (backward.bytes >= LARGE_BYTES)]
         if len(checked):
             moved = checked.bytes.to_numpy(dtype=float)

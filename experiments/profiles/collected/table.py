@@ -190,7 +190,7 @@ def _limit_w(path: Path) -> float | None:
 def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> None:
     if "gemm" in have:
         gemm, evidence = fit_gemm(path, chip)
-        parts.take("gemm", [*evidence, *check_accumulation(_rows(path, "gemm"), gemm)], gemm=gemm)
+        parts.take("gemm, bf16", [*evidence, *check_accumulation(_rows(path, "gemm"), gemm)], gemm=gemm)
         _state_power(parts, path)
     else:
         parts.lend("gemm")
@@ -207,7 +207,7 @@ def _products(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> No
     rows = rows.loc[rows.impl == "grouped"]
     if len(rows) >= 4:
         grouped["bf16"], evidence = fit_grouped(rows, own)
-        parts.take("grouped_gemm", evidence, grouped_gemm=grouped)
+        parts.take("grouped_gemm, bf16", evidence, grouped_gemm=grouped)
     for name in grouped:
         if name != "bf16" or len(rows) < 4:
             parts.lend(f"grouped_gemm, {name}")
@@ -240,15 +240,15 @@ def _memory_bound(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -
     else:
         parts.keep("element-wise kernels")
     styles = {name: dict(kinds) for name, kinds in parts.profile.elementwise_styles.items()}
-    own: list[Evidence] = []
+    style_evidence: list[Evidence] = []
     for style, table in STYLES.items():
         rows = _rows(path, table) if table in have else pd.DataFrame()
         for kind in STYLED if len(rows) else ():
             model, evidence = fit_style(style, kind, rows, chip)
             if model is not None:
                 styles.setdefault(style, {})[kind] = model
-                own += evidence
-    parts.put(own, elementwise_styles=styles)
+                style_evidence += evidence
+    parts.put(style_evidence, elementwise_styles=styles)
     parts.keep("styles of other memory-bound kernels")
     casts = dict(parts.profile.casts)
     cast, evidence = fit_casts(_rows(path, "cast"), chip) if "cast" in have else (None, [])
@@ -273,16 +273,16 @@ def _attention(parts: _Parts, path: Path, chip: Chip, have: dict[str, int]) -> N
         parts.take("attention", evidence, attention=flash)
     parts.keep("attention, earlier kernels over FlashAttention-2")
     kernels = dict(parts.profile.attention_kernels)
-    lent = set(kernels)
+    base_kernels = set(kernels)
     for name in KERNELS:
         if f"attention-{name}" not in have:
             continue
-        found, evidence = fit_attention_kernel(name, _rows(path, f"attention-{name}"), like)
-        if found is not None:
-            kernels = parts.profile.attention_kernels | {name: found}
-            lent.discard(name)
+        kernel_model, evidence = fit_attention_kernel(name, _rows(path, f"attention-{name}"), like)
+        if kernel_model is not None:
+            kernels = parts.profile.attention_kernels | {name: kernel_model}
+            base_kernels.discard(name)
             parts.take(f"attention_{name}", evidence, attention_kernels=dict(kernels))
-    for name in sorted(lent):
+    for name in sorted(base_kernels):
         parts.lend(f"attention, {name}")
 
 

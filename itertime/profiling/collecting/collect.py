@@ -70,8 +70,8 @@ def collect(
         company: Any = contextlib.nullcontext()
         if processes > 1 and isinstance(grid, ModelGrid):
             company = Company(processes - 1, device, grid, pace, places)
-        with company as others:
-            _time_all(bench, cases, places, pace, meter, journal, others)
+        with company as companions:
+            _time_all(bench, cases, places, pace, meter, journal, companions)
         _collectives(bench, journal, ranks)
         rows = [row | {"processes": processes} for row in journal.rows.values()]
         _write(rows, output)

@@ -61,8 +61,8 @@ class TimedSizes:
         """Seconds of so many bytes; 0 for none."""
         sizes, times = self._logarithms
         moved = np.log(np.maximum(nbytes, 1e-300))
-        inside = np.clip(moved, sizes[0], sizes[-1])
-        return np.where(nbytes > 0, np.exp(np.interp(inside, sizes, times) + moved - inside), 0.0)
+        within = np.clip(moved, sizes[0], sizes[-1])
+        return np.where(nbytes > 0, np.exp(np.interp(within, sizes, times) + moved - within), 0.0)
 
     @cached_property
     def _logarithms(self) -> tuple[Array, Array]:
