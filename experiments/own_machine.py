@@ -291,7 +291,7 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
     if information.exists():
-        lines = information.read_text().splitlines()  # noqa: a kernel's own file
+        lines = information.read_text().splitlines()
         model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), model)
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, {model}, load {load:.1f} before"
