@@ -102,8 +102,9 @@ def _low_rank_s(workload: Workload) -> Array:
         return np.zeros((3, len(plans)))
     tokens, t, rank = workload.tokens, plans.tp, np.full(len(plans), float(model.lora_rank))
     shapes = []
-    for narrow, wide in model.lora_shapes:
-        shapes += [(tokens, rank, narrow / t), (tokens, wide / t, rank)]
+    for (narrow, wide), share in zip(model.lora_shapes, model.adapted_token_shares, strict=True):
+        rows = share * tokens
+        shapes += [(rows, rank, narrow / t), (rows, wide / t, rank)]
     m, n, k = np.array(shapes).transpose(1, 0, 2)
     return np.asarray(workload.profile.seconds(Gemm.of_both_passes(m, n, k)).sum(axis=1))
 

@@ -116,10 +116,13 @@ def _beside_frozen_weights(workload: Workload) -> list[Kernel]:
     """
     model, tokens, t = workload.model, workload.tokens, 1.0 * workload.plans.tp
     kernels = []
-    for narrow, wide in () if workload.framework.fused_operations else model.lora_shapes:
-        scaled = 4 * tokens * wide / t
+    fused = workload.framework.fused_operations
+    matrices = zip(model.lora_shapes, model.adapted_token_shares, strict=True)
+    for (narrow, wide), share in () if fused else matrices:
+        rows = share * tokens
+        scaled = 4 * rows * wide / t
         kernels.append(Kernel("elementwise", scaled, scaled))
-        kernels.append(Kernel("elementwise", 6 * tokens * wide / t, 6 * tokens * narrow / t))
+        kernels.append(Kernel("elementwise", 6 * rows * wide / t, 6 * rows * narrow / t))
     if model.frozen_bits < 16:
         widened = (model.frozen_bytes + 2.0) * (workload.shared_parameters + workload.expert_parameters)
         kernels.append(Kernel("elementwise", widened, widened, routes=True))

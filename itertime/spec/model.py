@@ -133,11 +133,9 @@ class ModelSpec(LayerShape):
             self._refuse("mtp_layers", "is modelled for decoders whose weights are all trained; leave it out")
         if self.cross_attention and not self.attends:
             self._refuse("cross_attention", "needs mixer=attention; leave it out")
-        if self.cross_attention and (self.attention == "core" or self.latent_kv or self.lora_rank):
-            self._refuse(
-                "cross_attention", "is modelled with attention=flash, without latent_kv and lora_rank alone"
-            )
-        if self.lora_rank and self.frozen:
+        if self.cross_attention and (self.attention == "core" or self.latent_kv):
+            self._refuse("cross_attention", "is modelled with attention=flash, without latent_kv alone")
+        if self.lora_rank and set(self.frozen) - {OF_KIND}:
             self._refuse("frozen", "goes without lora_rank, which freezes all weights; leave one of them out")
         if self.frozen_bits != 16 and not self.lora_rank:
             self._refuse(
@@ -589,11 +587,13 @@ class ModelSpec(LayerShape):
     @property
     def adapter_flops(self) -> float:
         """FLOPs of a token's forward pass in the low-rank matrices of all layers."""
-        layers = zip(self.form_layers, self.forms, strict=True)
-        return 2.0 * sum(
-            count * (form.lora_parameters + form.experts_per_token * form.expert_lora_parameters)
-            for count, form in layers
-        )
+        flops = 0.0
+        for count, form in zip(self.form_layers, self.forms, strict=True):
+            shapes = zip(form.lora_shapes, form.adapted_token_shares, strict=True)
+            weights = self.lora_rank * sum(share * sum(shape) for shape, share in shapes)
+            weights += form.experts_per_token * form.expert_lora_parameters
+            flops += 2.0 * count * form.seq_len / self.seq_len * weights
+        return flops
 
     def with_seq_len(self, seq_len: int | None) -> ModelSpec:
         """The same model on sequences of another length; None keeps the model's own."""

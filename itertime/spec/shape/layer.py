@@ -8,6 +8,9 @@ from itertime.spec.layers import MIXERS, mixer_parameters, mixer_shapes
 
 from .keys import ModelKeys
 
+_CROSSED_KEYS = 3
+"""Of `lora_shapes` of a layer that attends to an encoder's output: keys and values of that output."""
+
 
 class LayerShape(ModelKeys):
     """A model's keys with what follows from them for one layer: of a mixture, one with experts."""
@@ -237,13 +240,25 @@ class LayerShape(ModelKeys):
             return mixer_shapes(self) if self.lora_targets == "linear" else ()
         projection = (self.v_hidden, h)
         if not self.latent_kv:
-            return (h, self.q_hidden + 2 * self.kv_hidden), projection
+            crossed = (h, self.q_hidden), (h, 2 * self.kv_hidden), projection
+            own_matrices = (h, self.q_hidden + 2 * self.kv_hidden), projection
+            return (*own_matrices, *crossed) if self.cross_attention else own_matrices
         queries = ((h, self.latent_q), (self.latent_q, self.query_width))
         keys = (h, self.latent_kv + self.rope_head_dim), (self.latent_kv, self.q_hidden + self.v_hidden)
         return *(queries if self.latent_q else ((h, self.query_width),)), *keys, projection
 
     def _adapted_mlp(self, width: int) -> tuple[tuple[int, int], ...]:
         return (self.hidden, (2 if self.gated_mlp else 1) * width), (width, self.hidden)
+
+    @property
+    def adapted_token_shares(self) -> tuple[float, ...]:
+        """For each of `lora_shapes` its tokens over those of the sequence: the encoder's, of which keys and
+        values are computed.
+        """
+        shares = [1.0] * len(self.lora_shapes)
+        if self.cross_attention and shares:
+            shares[_CROSSED_KEYS] = self.cross_len / self.seq_len
+        return tuple(shares)
 
     @cached_property
     def expert_lora_shapes(self) -> tuple[tuple[int, int], ...]:

@@ -310,6 +310,21 @@ def test_an_encoder_beside_a_decoder_by_hand():
     assert held == pytest.approx(24 * sum(kept) + 2 * s * h + 2 * e * h)  # the outputs of both stacks
 
 
+def test_low_rank_matrices_of_an_encoder_and_a_decoder():
+    """Rank 8 beside attention: queries to values (h to 3 h) and projection (h to h); the decoder's second
+    attention has queries, keys with values of the encoder's tokens, and a projection.
+    """
+    model, h, share = replace(T5, lora_rank=8), 1024, 512 / 128
+    first, crossed = 8 * (4 * h + 2 * h), (8 * 2 * h, 8 * 3 * h, 8 * 2 * h)
+    assert model.trained_parameters == 24 * (2 * first + sum(crossed))
+    flops = 2 * 24 * (share * first + first + crossed[0] + share * crossed[1] + crossed[2])
+    assert model.adapter_flops == flops
+    plan = replace(PLAN, tp=1, pp=1, dp=4, micro_batch=16, recompute="none")
+    whole, found = predict(T5, plan, SYSTEM), predict(model, plan, SYSTEM)
+    assert found.memory_parts["optimizer"] == pytest.approx(12 * model.trained_parameters)
+    assert found.breakdown["gemm"] < whole.breakdown["gemm"]
+
+
 def test_stages_have_layers_of_the_encoder_or_of_the_decoder():
     plan = replace(PLAN, tp=2, pp=4, split="12,12,8,16")
     assert predict(T5, plan, SYSTEM).fits

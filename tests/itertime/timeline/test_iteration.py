@@ -62,11 +62,11 @@ def with_encoder(draw, decoder):
         decoder,
         dense_layers=0,
         dense_ffn_hidden=0,
-        lora_rank=0,
+        lora_rank=(rank := draw(st.sampled_from([0, 0, 8]))),
         encoder_seq_len=draw(st.sampled_from([0, 1024])),
         kinds={"encoder": {"encoder": True, "window": 0}, "decoder": {"cross_attention": True}},
         stack=(f"{half} encoder", f"{half} decoder"),
-        frozen=draw(st.sampled_from([(), ("encoder",), ("encoder", "embedding", "head")])),
+        frozen=() if rank else draw(st.sampled_from([(), ("encoder",), ("encoder", "embedding", "head")])),
     )
     values, pp = draw(PLANS), draw(st.sampled_from([1, 2, 4]))
     sizes = {1: "even", 2: f"{half},{half}", 4: f"1,{half - 1},{half - 1},1"}[pp]
