@@ -77,6 +77,9 @@ class Framework:
     gather_overlap: StrictBool = optional(
         True, "where gradients overlap the backward pass, weights are gathered beside the next forward"
     )
+    weight_broadcasts: StrictBool = optional(
+        False, "ZeRO-1's ranks send their updated weights one rank after the other, not in one gather"
+    )
     bucket_parameters: Whole = optional(
         40_000_000, "parameters of a bucket of gradients that overlaps the backward pass, at least", "1"
     )

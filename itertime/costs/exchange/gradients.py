@@ -15,6 +15,8 @@ from .compression import combined_s, in_step, scattered_s
 from .groups import Shards, collective_s, data_parallel_group, expert_spread
 from .quantised_zero import Moved, moved_s
 
+_TENSORS = 7  # of a layer: queries, keys and values; the projection; three of a gated MLP; two norms
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -106,6 +108,8 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
     ahead = 1 if late else np.where(plans.grad_overlap, plans.interleave, 1)
     reduce_s = reduced * calls / (1 if options.clipping == "before" else ahead)
     gather_s = gathered * calls / ahead
+    if workload.framework.weight_broadcasts and any_of(plans.shards_optimizer):
+        gather_s = _broadcasts_s(workload, layers, shared, ranks)
     return Exchange(
         reduce_s=reduce_s,
         gather_s=gather_s,
@@ -115,6 +119,22 @@ def exchanges(workload: Workload, layers: Whole, shared: Array, experts: Array) 
         overlapped=nothing > 0 if late or workload.model.shares_all_weights else plans.grad_overlap,
         norm_s=nothing,
     )
+
+
+def _broadcasts_s(workload: Workload, layers: Whole, parameters: Array, ranks: Whole) -> Array:
+    """Seconds in which the ranks that share the optimizer's states send their weights to each other, one rank
+    after the other, (plans,).
+
+    A broadcast travels the ring of all ranks, as a gather of as many bytes does. Ranks own whole tensors
+    (InternEvo, `broadcast_params` of hybrid_zero_optim.py), so there are no more senders than tensors.
+    """
+    plans, shards = workload.plans, Shards.of(workload.plans)
+    owners = shards.optimizer // shards.weights
+    senders = np.minimum(owners, np.maximum(_TENSORS * layers, 1))
+    group = data_parallel_group(workload, owners, plans.tp * shards.weights)
+    nbytes = 2.0 * plans.width * parameters / shards.weights / senders
+    gathers = plans.shards_optimizer & (owners > 1)
+    return senders * collective_s(all_gather_s, workload, group, gathers, nbytes)
 
 
 def _buckets(workload: Workload, layers: Whole, parameters: Array) -> Whole:

@@ -445,6 +445,10 @@ def test_weights_are_gathered_after_the_step_where_no_framework_hides_it(write: 
     fabric = Fabric(run.system, profile_of(run.system))
     bucket = float(all_gather_s(nbytes, Group(8, 8), fabric))
     assert seconds[1] - seconds[0] == pytest.approx(4 * bucket, rel=0.01)  # of five one is never hidden
+    rank_by_rank = replace(late, weight_broadcasts=True)
+    sent_s = predict(run.model, plan, run.system, framework=rank_by_rank).breakdown["dp_comm"]
+    one = float(all_gather_s(5 * nbytes / 8, Group(8, 8), fabric))
+    assert sent_s - (seconds[1] - 5 * bucket) == pytest.approx(8 * one, rel=0.01)
 
 
 def test_a_site_is_calibrated_to_such_rows(write: Write) -> None:
