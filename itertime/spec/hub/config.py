@@ -106,6 +106,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "inner_group_num": (1,),
 }
 """Keys that state what the architecture has anyway, with the values that say so."""
+_LARGEST_RATIO = 1000
 _HARMLESS: tuple[Any, ...] = (None, False, 0, "", [], {})
 """Values with which a key states that something is absent."""
 
@@ -183,9 +184,49 @@ class HubConfig:
             self.refuse(name, f"must be a whole number from 0 to {most:,}")
         return int(value)
 
+    def period(self, name: str, default: int | None = None, most: int = 10**9) -> int:
+        """A whole number from 1, as the distance from one layer of a kind to the next."""
+        value = self.count(name, default, most)
+        if value < 1:
+            self.refuse(name, "must be a whole number from 1")
+        return value
+
+    def ratio(self, name: str, default: float) -> float:
+        """A number above 0, as a width over another one."""
+        value = self.value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST_RATIO:
+            self.refuse(name, f"must be a number above 0 and at most {_LARGEST_RATIO}")
+        return float(value)
+
+    def text(self, name: str) -> str:
+        """A text. UserError, naming the key, for anything else."""
+        value = self.value(name, "")
+        if not isinstance(value, str):
+            self.refuse(name, "must be text")
+        return str(value)
+
+    def items(self, name: str) -> list[Any]:
+        """A list, empty where the config states none. UserError, naming the key, for anything else."""
+        value = self.value(name, [])
+        if not isinstance(value, list):
+            self.refuse(name, "must be a list")
+        return list(value)
+
+    def places(self, name: str, layers: int, first: int = 0) -> set[int]:
+        """The layers of a list of their numbers, of which the first is `first`, counted from 0. UserError,
+        naming the key, for anything else.
+        """
+        numbers = self.items(name)
+        if any(type(number) is not int or not first <= number < first + layers for number in numbers):
+            self.refuse(name, f"must be a list of layers' numbers, from {first} to {first + layers - 1}")
+        return {number - first for number in numbers}
+
     def layer_count(self, default: int | None = None) -> int:
         """The number of layers, each of which is then listed."""
-        return self.count("num_hidden_layers", default, MOST_LAYERS)
+        count = self.count("num_hidden_layers", default, MOST_LAYERS)
+        if count < 1:
+            self.refuse("num_hidden_layers", "leaves no layer; state at least 1")
+        return count
 
     def flag(self, name: str, default: bool) -> bool:
         """Whether a key says true. UserError, naming it, for text and lists, whose truth is not that of what

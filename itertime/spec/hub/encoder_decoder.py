@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from itertime.spec.layers import MOST_LAYERS
+
 from .config import HubConfig
 from .layers import HubLayer, is_gated, mlp_parameters
 
@@ -56,13 +58,15 @@ class _Side:
 def _side(config: HubConfig, side: str, hidden: int, relative: bool) -> _Side:
     if relative:
         layers = config.layer_count()
-        layers = config.count("num_decoder_layers", layers) if side == "decoder" else layers
+        if side == "decoder":
+            layers = config.period("num_decoder_layers", layers, MOST_LAYERS)
         heads, width = config.count("num_attention_heads"), config.count("head_dim")
         inner = config.count("intermediate_size")
     else:
         for name in ("num_hidden_layers", "num_attention_heads"):
             config.value(name)
-        layers, heads = config.count(f"{side}_layers"), config.count(f"{side}_attention_heads")
+        layers = config.period(f"{side}_layers", most=MOST_LAYERS)
+        heads = config.period(f"{side}_attention_heads")
         width, inner = hidden // heads, config.count(f"{side}_ffn_dim")
     gated = is_gated(config)
     attention = 4 * hidden * heads * width + (0 if relative else 3 * heads * width + hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .config import HubConfig
+from .order import WINDOWS, layer_count, mixer_kinds, sparse_layers
 
 Keys = dict[str, Any]
 _FULL = ("full_attention", "attention", "global", "full", "*", "indexed_attention")
@@ -16,7 +17,6 @@ _MIXERS = {
     "mamba1": "mamba",
     "delta": "delta",
 }
-_WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
 _PARTS = {"-": "mlp", "E": "moe", "mlp": "mlp", "moe": "moe"}
 """Kinds of a layer that has nothing but an MLP, or experts."""
 
@@ -30,106 +30,9 @@ class HubLayer(NamedTuple):
 
 def layers_of(config: HubConfig) -> list[HubLayer]:
     """Every layer, from the first to the last."""
-    count = _layer_count(config)
-    kinds, sparse = _mixer_kinds(config, count), _sparse_layers(config, count)
+    count = layer_count(config)
+    kinds, sparse = mixer_kinds(config, count), sparse_layers(config, count)
     return [_layer(config, kind, index in sparse) for index, kind in enumerate(kinds)]
-
-
-def _layer_count(config: HubConfig) -> int:
-    pattern = config.value("hybrid_override_pattern")
-    listed = config.value("layer_types")
-    default = len(pattern) if isinstance(pattern, str) else len(listed) if isinstance(listed, list) else None
-    return config.layer_count(default)
-
-
-def _mixer_kinds(config: HubConfig, count: int) -> list[str]:
-    """The word for what mixes tokens in every layer, from whichever key says so."""
-    if isinstance(pattern := config.value("hybrid_override_pattern"), str):
-        kinds = list(pattern)
-    elif isinstance(listed := config.value("layer_types"), list):
-        kinds = ["linear" if kind == 0 else "full" if kind == 1 else str(kind) for kind in listed]
-    elif isinstance(types := config.value("attention_types"), list):
-        kinds = [kind for pattern, times in types for kind in pattern * times]
-    elif config.has("attn_layer_period"):  # Jamba: attention among Mamba layers
-        period, offset = config.count("attn_layer_period"), config.count("attn_layer_offset", 0)
-        kinds = ["full" if index % period == offset else "mamba1" for index in range(count)]
-    elif isinstance(listed := config.value("full_attn_layers"), list):  # Kimi-Linear, from 1
-        config.value("kda_layers")
-        kinds = ["full" if index + 1 in listed else "linear" for index in range(count)]
-    elif isinstance(listed := config.value("full_attn_idxs"), list):
-        kinds = ["full" if index in listed else "conv" for index in range(count)]
-    elif config.model_type == "bamba":
-        attention = config.value("attn_layer_indices", [])
-        kinds = ["full" if index in attention else "mamba" for index in range(count)]
-    else:
-        kinds = _by_interval(config, count)
-    for name in ("use_sliding_window", "sliding_window_pattern", "max_window_layers", *_WINDOWS):
-        config.value(name)
-    config.value("full_attn_idxs")
-    for name in ("num_attention_heads", "num_key_value_heads", "head_dim"):  # which Mamba alone does not use
-        config.value(name)
-    linear = config.facts["linear"]
-    kinds = [linear if kind in ("linear", "linear_attention") else kind for kind in kinds]
-    if linear == "short_conv":
-        kinds = ["short_conv" if kind == "conv" else kind for kind in kinds]
-    if linear == "mamba1":
-        kinds = ["mamba1" if kind == "mamba" else kind for kind in kinds]
-    if len(kinds) != count:
-        config.refuse("layer_types", f"has {len(kinds)} entries for {count} layers")
-    return kinds
-
-
-def _by_interval(config: HubConfig, count: int) -> list[str]:
-    """Kinds that follow from numbers, or that the architecture itself has."""
-    pattern = config.facts["pattern"]
-    interval = config.value("full_attention_interval")
-    window_period = config.value("sliding_window_pattern")
-    if isinstance(window_period, str):  # "LLLG"
-        pattern = ["full" if letter == "G" else "sliding" for letter in window_period]
-    elif isinstance(window_period, int) and window_period:
-        pattern = ["sliding"] * (window_period - 1) + ["full"]
-    elif isinstance(interval, int) and interval:
-        pattern = ["linear_attention"] * (interval - 1) + ["full"]
-    elif config.has("attention_chunk_size"):  # Llama 4: full where positions are not rotary
-        rotary = config.value("no_rope_layers") or []
-        step = config.value("no_rope_layer_interval", 4)
-        rotary = rotary or [int((index + 1) % step != 0) for index in range(count)]
-        return ["sliding" if turns else "full" for turns in rotary]
-    elif not pattern:
-        limited = config.has("sliding_window") and config.value("use_sliding_window", True)
-        start = config.value("max_window_layers", 0) if config.value("use_sliding_window", False) else 0
-        return ["sliding" if limited and index >= start else "full" for index in range(count)]
-    return [pattern[index % len(pattern)] for index in range(count)]
-
-
-def _sparse_layers(config: HubConfig, count: int) -> set[int]:
-    """The layers that have experts, from whichever key says so."""
-    experts = config.count("num_experts", 0)
-    all_layers = set(range(count))
-    if experts <= (0 if config.has("num_experts_per_tok") else 1) or experts == 1:
-        return set()
-    if isinstance(types := config.value("mlp_layer_types"), list):
-        return {index for index, kind in enumerate(types) if kind in ("sparse", "moe")}
-    if isinstance(frequency := config.value("moe_layer_freq"), list):
-        return {index for index, has_experts in enumerate(frequency) if has_experts}
-    if isinstance(listed := config.value("moe_layers"), list) and listed:
-        return set(listed)
-    if config.has("interleave_moe_layer_step"):
-        step = config.count("interleave_moe_layer_step")
-        return set(range(step - 1, count, step)) if step else set()
-    if config.has("expert_layer_period"):
-        period, offset = config.count("expert_layer_period"), config.count("expert_layer_offset", 0)
-        return {index for index in all_layers if index % period == offset}
-    if config.has("moe_layer_start_index"):
-        start, step = config.count("moe_layer_start_index"), config.count("moe_layer_interval", 1)
-        end = config.value("moe_layer_end_index", -1)
-        end = count - 1 if end == -1 else end
-        return {index for index in all_layers if start <= index <= end and (index + 1) % step == 0}
-    dense = set(range(config.count("first_k_dense_replace", 0)))
-    dense |= set(config.value("mlp_only_layers", []))
-    step = config.count("decoder_sparse_step", 1)
-    frequency = config.count("moe_layer_freq", 1)
-    return {i for i in all_layers - dense if (i + 1) % step == 0 and i % frequency == 0}
 
 
 def _layer(config: HubConfig, kind: str, sparse: bool) -> HubLayer:
@@ -176,7 +79,7 @@ def _norms(config: HubConfig) -> int:
 
 
 def _window(config: HubConfig) -> int:
-    for name in _WINDOWS:
+    for name in WINDOWS:
         if config.has(name) and config.value(name):
             return config.count(name)
     config.refuse("layer_types", "has layers with a window, whose width no key states; add sliding_window")
@@ -247,7 +150,7 @@ def _latent(config: HubConfig, hidden: int) -> HubLayer:
     keys |= {"value_head_dim": values, "latent_kv": rank, "latent_q": query_rank}
     parameters = queries + hidden * (rank + turned) + rank + expanded + heads * values * hidden
     if config.has("index_topk"):
-        if set(config.value("indexer_types", ["full"])) != {"full"}:
+        if any(kind != "full" for kind in config.items("indexer_types")):
             config.refuse("indexer_types", "is not understood: not every layer has an indexer of its own")
         index_heads, width = config.count("index_n_heads"), config.count("index_head_dim")
         keys |= {
@@ -272,7 +175,7 @@ def _state_mixer(config: HubConfig, mixer: str, hidden: int) -> HubLayer:
         size, reach = config.count("mamba_d_state"), config.count("mamba_d_conv")
         config.value("time_step_rank")
         width = config.value("mamba_d_head", "auto")
-        inner = int(config.value("mamba_expand", 2) * hidden)
+        inner = int(config.ratio("mamba_expand", 2) * hidden)
         width = inner // heads if width == "auto" else config.count("mamba_d_head")
         inner = heads * width
         matrices = hidden * (3 * inner + 2 * groups * size + heads)
@@ -281,7 +184,7 @@ def _state_mixer(config: HubConfig, mixer: str, hidden: int) -> HubLayer:
         small = 3 * heads + inner + channels * config.flag("mamba_conv_bias", True)
         small += biased * (2 * inner + 2 * groups * size + heads + hidden)
     else:
-        inner = int(config.value("mamba_expand", 2) * hidden)
+        inner = int(config.ratio("mamba_expand", 2) * hidden)
         config.value("d_inner")
         heads, width, groups, size = 1, inner, 1, config.count("mamba_d_state")
         reach, rank = config.count("mamba_d_conv"), config.value("mamba_dt_rank", "auto")
@@ -370,14 +273,10 @@ def _dense_width(config: HubConfig, hidden: int, sparse: bool) -> int:
 
 def _adjusted_width(config: HubConfig) -> int:
     """Width of an MLP of LFM2: two thirds of what the config states, in whole multiples."""
-    width, multiple = config.count("intermediate_size"), config.count("block_multiple_of", 256)
-    factor = config.value("block_ffn_dim_multiplier", 1.0)
+    width, multiple = config.count("intermediate_size"), config.period("block_multiple_of", 256)
+    factor = config.ratio("block_ffn_dim_multiplier", 1.0)
     if not config.flag("block_auto_adjust_ff_dim", True):
         return width
-    if not isinstance(factor, int | float) or not 0 < factor < 1000 or not multiple:
-        config.refuse(
-            "block_ffn_dim_multiplier", "must be a number above 0, and block_multiple_of at least 1"
-        )
     return -(-int(factor * int(2 * width / 3)) // multiple) * multiple
 
 

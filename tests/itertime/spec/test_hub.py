@@ -59,6 +59,20 @@ def test_published_configs_have_their_parameters(tmp_path):
         ({"architectures": 3.5}, "architectures=3.5: must be a list of names"),
         ({"layer_types": ["full_attention"]}, "has 1 entries for 32 layers"),
         ({"layer_types": ["conv"] * 32}, "has a layer 'conv', which no key of a model describes"),
+        ({"layer_types": "full"}, "layer_types='full': must be a list"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers=0: leaves no layer"),
+        ({"sliding_window_pattern": -3}, "sliding_window_pattern=-3: must be a whole number"),
+        ({"attention_types": [["global", 3]]}, "must be pairs of kinds and a number"),
+        ({"hybrid_override_pattern": "M*"}, "hybrid_override_pattern='M*': has 2 entries for 32 layers"),
+        (
+            {"model_type": "jamba", "attn_layer_period": 0},
+            "attn_layer_period=0: must be a whole number from 1",
+        ),
+        (
+            {"model_type": "bamba", "attn_layer_indices": [32]},
+            "must be a list of layers' numbers, from 0 to 31",
+        ),
+        ({"model_type": "mamba", "expand": "2"}, "expand='2': must be a number above 0 and at most 1000"),
         ({"use_qk_norm": True}, "use_qk_norm=True: is not understood for this architecture"),
     ],
 )
