@@ -29,6 +29,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +90,7 @@ FULL, QUICK = Effort(0.2, 6, 6), Effort(0.02, 1, 2)
 @dataclass
 class Form:
     """A form of the training: predictions by the name of their profile, and what was measured of each round:
-    seconds of iterations, and CPU seconds of the first process.
+    seconds of iterations, and of the first process seconds on its CPU and in exchanges.
     """
 
     title: str
@@ -96,6 +98,7 @@ class Form:
     predictions: dict[str, Prediction] = field(default_factory=dict)
     rounds_s: list[list[float]] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
+    exchanges_s: list[float] = field(default_factory=list)
 
     @property
     def processes(self) -> int:
@@ -232,6 +235,7 @@ def study(device: str, effort: Effort, profiles: dict[str, Profile]) -> list[For
             result = trained(name, form.processes, device, effort.iterations)
             form.rounds_s.append(result["times_s"])
             form.cpu_s += result["cpu_s"]
+            form.exchanges_s += result["exchanges_s"]
     return list(forms.values())
 
 
@@ -239,7 +243,8 @@ def forms_table(forms: Sequence[Form]) -> Iterator[str]:
     """Predicted and measured seconds of an iteration, a line for each form."""
     names = list(forms[0].predictions)
     heads = [f"kernels {name}, s" for name in names]
-    heads += ["measured, s", "10th to 90th percentile", "medians of rounds", "CPU, s", "error"]
+    heads += ["measured, s", "10th to 90th percentile", "medians of rounds"]
+    heads += ["CPU, s", "exchanges, s", "error"]
     yield "| form | " + " | ".join(heads) + " |"
     yield "|---|" + "---|" * len(heads)
     for form in forms:
@@ -248,6 +253,7 @@ def forms_table(forms: Sequence[Form]) -> Iterator[str]:
         cells = [f"{form.predictions[name].iteration_s:.3f} ({form.error(name):+.1%})" for name in names]
         cells += [f"{form.median_s:.3f}", f"{low:.3f} to {high:.3f}"]
         cells += [f"{min(medians):.3f} to {max(medians):.3f}", f"{statistics.median(form.cpu_s):.3f}"]
+        cells += [f"{statistics.median(form.exchanges_s):.3f}"]
         error = form.error(form.profile_name)
         cells += [f"**{error:+.1%}**" + ("" if abs(error) <= WIDE_ERROR else " (above 15 %)")]
         yield f"| {form.title} | " + " | ".join(cells) + " |"
@@ -294,7 +300,8 @@ def machine() -> str:
         lines = information.read_text().splitlines()
         model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), model)
     load = os.getloadavg()[0]
-    return f"{os.cpu_count()} cores, {model}, load {load:.1f} before"
+    library = f"torch {version('torch')}" if find_spec("torch") else "no torch"
+    return f"{os.cpu_count()} cores, {model}; {library}; load {load:.1f} before the first kernel."
 
 
 def run_study(options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,32 @@ class Ranks:
         return self.count if self.form == form else 1
 
 
+@dataclass
+class Exchanges:
+    """Seconds that this process spends in exchanges, those in which it waits for another one among them.
+    Those of DistributedDataParallel run beside its backward pass, and do not count.
+    """
+
+    seconds: float = 0.0
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the time of a `with` block."""
+        begin = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - begin
+
+
+EXCHANGES = Exchanges()
+
+
+def sum_over_ranks(values: Tensor, operation: Any = distributed.ReduceOp.SUM) -> Tensor:
+    """The same tensor, with the sum (or the maximum) over all ranks."""
+    with EXCHANGES.timed():
+        distributed.all_reduce(values, operation)
+    return values
+
+
 class _SummedGradient(torch.autograd.Function):
     """The identity, whose gradient is summed over the ranks."""
 
@@ -76,9 +102,7 @@ class _SummedGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(_context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        gradient = gradient.contiguous()
-        distributed.all_reduce(gradient)
-        return gradient
+        return sum_over_ranks(gradient.contiguous())
 
 
 class _Summed(torch.autograd.Function):
@@ -86,9 +110,7 @@ class _Summed(torch.autograd.Function):
 
     @staticmethod
     def forward(_context: Any, values: Tensor) -> Tensor:
-        values = values.contiguous()
-        distributed.all_reduce(values)
-        return values
+        return sum_over_ranks(values.contiguous())
 
     @staticmethod
     def backward(_context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
@@ -100,11 +122,8 @@ class _JointNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, own: Tensor) -> Tensor:
-        largest = own.clone()
-        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
-        total = (own - largest).exp()
-        distributed.all_reduce(total)
-        joint = largest + total.log()
+        largest = sum_over_ranks(own.clone(), distributed.ReduceOp.MAX)
+        joint = largest + sum_over_ranks((own - largest).exp()).log()
         context.save_for_backward((own - joint).exp())
         return joint
 
@@ -245,15 +264,17 @@ class Trainer:
             self._backward(held, sends)
         for _ in range(ahead):
             self._backward(held, sends)
-        for send in sends:
-            send.wait()
+        with EXCHANGES.timed():
+            for send in sends:
+                send.wait()
 
     def _forward(self, place: int, count: int, held: deque[tuple[Tensor, Tensor]], sends: list[Any]) -> None:
         rank = self.ranks.rank
         entering = self.tokens[place]
         if rank > 0:
             entering = torch.empty(self.shape, device=self.ranks.device)
-            distributed.recv(entering, rank - 1)
+            with EXCHANGES.timed():
+                distributed.recv(entering, rank - 1)
             entering.requires_grad_(True)
         leaving = self.stage(entering, self.labels[place])
         if rank < self.ranks.count - 1:
@@ -268,21 +289,24 @@ class Trainer:
         gradient = None
         if rank < self.ranks.count - 1:
             gradient = torch.empty(self.shape, device=self.ranks.device)
-            distributed.recv(gradient, rank + 1)
+            with EXCHANGES.timed():
+                distributed.recv(gradient, rank + 1)
         leaving.backward(gradient)
         if rank > 0 and entering.grad is not None:
             sends.append(distributed.isend(entering.grad, rank - 1))
 
 
 def iteration_times(training: Training, ranks: Ranks, iterations: int) -> dict[str, Any]:
-    """Wall-clock seconds of so many iterations of all processes, and of each the CPU seconds of this one."""
+    """Wall-clock seconds of so many iterations of all processes, and of each the seconds of this one on a CPU
+    and in exchanges.
+    """
     trainer = Trainer(training, ranks)
     meet: Callable[[], Any] = distributed.barrier if ranks.count > 1 else lambda: None
-    times_s, cpu_s = [], []
+    times_s, cpu_s, exchanges_s = [], [], []
     gc.disable()
     for place in range(WARM_UP + iterations):
         meet()
-        begin, begin_cpu = time.perf_counter(), time.process_time()
+        begin, begin_cpu, EXCHANGES.seconds = time.perf_counter(), time.process_time(), 0.0
         trainer.iterate()
         if ranks.device != "cpu":
             torch.cuda.synchronize()
@@ -291,7 +315,8 @@ def iteration_times(training: Training, ranks: Ranks, iterations: int) -> dict[s
         if place >= WARM_UP:
             times_s.append(time.perf_counter() - begin)
             cpu_s.append(own_cpu_s)
-    return {"times_s": times_s, "cpu_s": cpu_s}
+            exchanges_s.append(EXCHANGES.seconds)
+    return {"times_s": times_s, "cpu_s": cpu_s, "exchanges_s": exchanges_s}
 
 
 def main() -> None:
@@ -309,6 +334,7 @@ def main() -> None:
         keep_freed_memory()
     else:
         torch.cuda.set_device(rank)
+        torch.backends.cuda.matmul.allow_tf32 = True  # as the study's plans have it
     if count > 1:
         distributed.init_process_group("nccl" if on_gpu else "gloo")
     ranks = Ranks(arguments.form, rank, count, arguments.device)

@@ -717,14 +717,15 @@ def test_the_study_of_two_cores_without_running_one(
         pd.read_csv(core_table(tmp_path, grid, **slower)).to_csv(output, index=False)
 
     monkeypatch.setattr(own_machine, "collect", collected)
-    monkeypatch.setattr(own_machine, "trained", lambda *_: {"times_s": [1.0, 1.0], "cpu_s": [0.5, 0.5]})
+    timed = {"times_s": [1.0, 1.0], "cpu_s": [0.5, 0.5], "exchanges_s": [0.1, 0.1]}
+    monkeypatch.setattr(own_machine, "trained", lambda *_: timed)
     assert own_machine.main(["--quick"]) == 0
     rows = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines()]
-    forms = {row[1]: row for row in rows if len(row) == 10}
+    forms = {row[1]: row for row in rows if len(row) == 11}
     seconds = {name: [float(cell.split()[0]) for cell in forms[name][2:5]] for name in list(forms)[2:]}
     alone, company, measured = seconds["one process"]
     assert (company, measured) == (pytest.approx(2 * alone, rel=0.01), 1.0)
     for name in ("data parallel", "1F1B, two stages", "tensor parallel"):
         assert company / 2 < seconds[name][1] < company  # not all is halved: exchanges, a bubble, a norm
-        assert forms[name][8].startswith("**")
+        assert forms[name][9].startswith("**")
     assert next(row[3:6] for row in rows if row[1:2] == ["gemm"] and row[2].isdigit()) == ["2.00"] * 3
