@@ -36,6 +36,23 @@ class Tower(NamedTuple):
             raise UserError(f"{self.where}: key '{names[0]}' is missing; add it")
         return default
 
+    def ratio(self, name: str, default: float, outer: bool = False) -> float:
+        """A number of the tower or of the `outer` config. UserError, naming the key, for anything else."""
+        value = (self.outer if outer else self.content).get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 10**6:
+            where = self.where.rpartition(": ")[0] if outer else self.where
+            raise UserError(f"{where}: {name}={quoted(value)}: must be a number above 0, to 10^6")
+        return value
+
+    def length(self, name: str, default: int = 0) -> int:
+        """Entries of a list. UserError, naming the key, for anything else."""
+        value = self.content.get(name)
+        if value is not None and not isinstance(value, list):
+            raise UserError(f"{self.where}: {name}={quoted(value)}: must be a list of layers")
+        return len(value) if value else default
+
     @property
     def patches(self) -> int:
         """Patches of an image."""
@@ -103,7 +120,7 @@ def _pixtral(tower: Tower) -> int:
         "head_dim", default=h // tower.count("num_attention_heads")
     )
     layer = 4 * h * inner + 3 * h * f + 2 * h
-    merged = (tower.outer.get("spatial_merge_size") or 2) ** 2
+    merged = int(tower.ratio("spatial_merge_size", 2, outer=True)) ** 2
     biased = 2 * t if tower.outer.get("multimodal_projector_bias") else 0
     projector = h + merged * h * h + h * t + t * t + biased
     return tower.pixels() * h + h + tower.count("num_hidden_layers") * layer + projector
@@ -115,7 +132,7 @@ def _merger(h: int, merged: int, out: int) -> int:
 
 def _qwen2(tower: Tower) -> int:
     h = tower.count("embed_dim")
-    f = int(h * tower.content.get("mlp_ratio", 4))
+    f = int(h * tower.ratio("mlp_ratio", 4))
     merged = tower.count("spatial_merge_size", default=2) ** 2
     frames = tower.count("temporal_patch_size", default=2)
     layers = tower.count("depth") * _block(h, f)
@@ -140,7 +157,7 @@ def _qwen3(tower: Tower) -> int:
     merged = tower.count("spatial_merge_size", default=2) ** 2
     frames = tower.count("temporal_patch_size", default=2)
     embedded = tower.pixels(frames) * h + h + tower.count("num_position_embeddings") * h
-    deep = len(tower.content.get("deepstack_visual_indexes") or ())
+    deep = tower.length("deepstack_visual_indexes")
     mergers = _merger(h, merged, out) + 2 * h + deep * (_merger(h, merged, out) + 2 * merged * h)
     return embedded + tower.count("depth") * _block(h, f) + mergers
 
@@ -154,7 +171,7 @@ def _llama4(tower: Tower) -> int:
 
 
 def _gemma_keys(tower: Tower) -> Keys:
-    pooled = max(tower.patches // int(tower.outer.get("mm_tokens_per_image") or 256), 1)
+    pooled = max(tower.patches // int(tower.ratio("mm_tokens_per_image", 256, outer=True)), 1)
     return tower.tower_keys(
         tokens=tower.patches,
         merged=pooled,
@@ -181,7 +198,7 @@ def _pixtral_keys(tower: Tower) -> Keys:
     return tower.tower_keys(
         tokens=tower.patches,
         head_dim=tower.count("head_dim", default=h // tower.count("num_attention_heads", default=16)),
-        merged=(tower.outer.get("spatial_merge_size") or 2) ** 2,
+        merged=int(tower.ratio("spatial_merge_size", 2, outer=True)) ** 2,
         projector=[h, t, t],
         projector_extra_parameters=h + biased,
         **_LIKE_LLAMA,
@@ -196,13 +213,13 @@ def _qwen_keys(tower: Tower) -> Keys:
     """Of Qwen2-VL and, with what it states beyond, of Qwen2.5-VL and Qwen3-VL."""
     h, merged = tower.count("embed_dim", "hidden_size"), tower.count("spatial_merge_size", default=2) ** 2
     out = tower.text_width
-    deep = len(tower.content.get("deepstack_visual_indexes") or ())
+    deep = tower.length("deepstack_visual_indexes")
     keys: Keys = {"hidden": h, "frames": tower.count("temporal_patch_size", default=2), "positions": "rotary"}
     if "embed_dim" in tower.content:
-        keys["ffn_hidden"] = int(h * tower.content.get("mlp_ratio", 4))
+        keys["ffn_hidden"] = int(h * tower.ratio("mlp_ratio", 4))
     if tower.outer["model_type"] == "qwen2_5_vl":
         window = tower.count("window_size", default=112) // tower.count("patch_size")
-        full = len(tower.content.get("fullatt_block_indexes") or range(4))
+        full = tower.length("fullatt_block_indexes", 4)
         keys |= {**_LIKE_LLAMA, "window": window**2, "full_attention_every": tower.count("depth") // full}
     biased = (1 + deep) * (merged * h + out) + (1 + deep * merged) * 2 * h * bool(deep)
     return tower.tower_keys(
@@ -217,7 +234,7 @@ def _qwen_keys(tower: Tower) -> Keys:
 
 def _llama4_keys(tower: Tower) -> Keys:
     wide, out = tower.count("projector_input_dim"), tower.count("projector_output_dim")
-    merged = round(1 / float(tower.content.get("pixel_shuffle_ratio") or 0.5) ** 2)
+    merged = round(1 / tower.ratio("pixel_shuffle_ratio", 0.5) ** 2)
     return tower.tower_keys(tokens=tower.patches, merged=merged, projector=[wide, out, tower.text_width])
 
 

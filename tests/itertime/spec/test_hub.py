@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,20 @@ def test_towers_are_counted_and_stated(config, parameters, tmp_path):
     path.write_text(json.dumps({**config, "model_type": "mllama"}), encoding="utf-8")
     with pytest.raises(UserError, match=r"vision_config=.* remove it to import the text model alone|mllama"):
         load_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("config", "inner", "outer", "text"),
+    [
+        (GEMMA_TOWER, {"patch_size": "x"}, {}, "vision_config: patch_size='x': must be a whole number"),
+        (QWEN_TOWER, {"fullatt_block_indexes": 7}, {}, "fullatt_block_indexes=7: must be a list of layers"),
+        (GEMMA_TOWER, {}, {"mm_tokens_per_image": []}, "mm_tokens_per_image=[]: must be a number above 0"),
+    ],
+)
+def test_wrong_values_of_a_tower_are_refused(config, inner, outer, text):
+    broken = {**config, **outer, "vision_config": config["vision_config"] | inner}
+    with pytest.raises(UserError, match=re.escape(text)):
+        imported_model(broken, "config.json")
 
 
 def test_layers_become_the_shortest_keys():
