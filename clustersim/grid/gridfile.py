@@ -173,7 +173,12 @@ class _Walk:
 
 # The parts of a grid file
 
-NUMERIC_METRICS = tuple(name for name in METRICS if name not in ("covers", "wall_s", "policy_wall_s"))
+ON_DEMAND = ("energy_kwh",)
+"""Metrics of runs that a setting asks for. A table has their columns where a cell has a value."""
+NUMERIC_METRICS = (
+    *(name for name in METRICS if name not in ("covers", "wall_s", "policy_wall_s")),
+    *ON_DEMAND,
+)
 """The metrics of a cell: all but the one that is text, and the two that depend on the machine."""
 
 SHOWN_METRICS = ("jct_mean_s", "wait_mean_s", "makespan_s", "deadline_met_ratio", "rejected")

@@ -19,7 +19,7 @@ from itertime.io import shown, write_text
 
 from .comparisons import CellFacts, Comparison, Number, Result, compare_cells
 from .expand import Scalar, text_of
-from .gridfile import NUMERIC_METRICS, SHOWN_METRICS, Window
+from .gridfile import NUMERIC_METRICS, ON_DEMAND, SHOWN_METRICS, Window
 from .page import (
     FigureSpec,
     GridDocument,
@@ -130,6 +130,14 @@ class Results(Sequence[Result]):
             tuple(self.compare() if comparisons is None else comparisons), self.baseline, self.shown_metrics,
         )  # fmt: skip
 
+    def metric_names(self) -> list[str]:
+        """The metrics that the tables have, in order."""
+        return [
+            name
+            for name in NUMERIC_METRICS
+            if name not in ON_DEMAND or any(result.metrics.get(name) is not None for result in self)
+        ]
+
     def to_pandas(self) -> pd.DataFrame:
         """One row for each cell: axes, `seed`, `status`, metrics, `planner`, `cell`; NaN for undefined."""
         import pandas as pd
@@ -139,7 +147,7 @@ class Results(Sequence[Result]):
             columns[name] = pd.Series([result.axes[name] for result in self], dtype=_dtype(self, name))
         columns["seed"] = pd.Series([result.seed for result in self], dtype="int64")
         columns["status"] = [result.status for result in self]
-        for name in NUMERIC_METRICS:
+        for name in self.metric_names():
             columns[name] = pd.Series([result.metrics.get(name) for result in self], dtype="float64")
         if PLANNER not in self.axes:
             columns[PLANNER] = [result.facts.planner for result in self]

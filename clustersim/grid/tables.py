@@ -16,7 +16,6 @@ from clustersim.rundir import guarded_text
 from itertime.io import has_parquet, write_bytes, write_text
 
 from .comparisons import Comparison
-from .gridfile import NUMERIC_METRICS
 from .results import PLANNER, Results
 
 __all__ = ["COMPARISON_CSV", "RESULTS_CSV", "RESULTS_PARQUET", "write_tables"]
@@ -28,11 +27,12 @@ def write_tables(results: Results) -> list[Comparison]:
     """Write the tables of a grid into its folder; returns the comparisons. UserError if that fails."""
     comparisons = results.compare()
     planner = [] if PLANNER in results.axes else [PLANNER]
-    header = [*results.axes, "seed", "status", *NUMERIC_METRICS, *planner, "cell"]
+    metrics = results.metric_names()
+    header = [*results.axes, "seed", "status", *metrics, *planner, "cell"]
     rows = [
         [
             *(result.axes[name] for name in results.axes),
-            result.seed, result.status, *(result.metrics.get(name) for name in NUMERIC_METRICS),
+            result.seed, result.status, *(result.metrics.get(name) for name in metrics),
             *([result.facts.planner] if planner else []), result.cell,
         ]
         for result in results

@@ -25,8 +25,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column shows: a metric, its kind (time, share, load, factor, count, jobs, usd), and the better
-    direction.
+    """What a column shows: a metric, its kind (time, share, load, factor, count, jobs, usd, energy), and the
+    better direction.
     """
 
     key: str
@@ -56,7 +56,7 @@ _MEASURES = (
     Measure("gpu_useful_ratio", "GPUs useful", "share"),
     Measure("disruptions", "Preemptions + resizes", "count"),
     Measure("cost_usd", "Cost", "usd"),
-    Measure("energy_kwh", "Energy, kWh", "count", "lower"),
+    Measure("energy_kwh", "Energy", "energy", "lower"),
 )
 TITLES = {measure.key: measure.title for measure in _MEASURES}
 """The metrics of the table in words."""
@@ -64,7 +64,7 @@ TITLES = {measure.key: measure.title for measure in _MEASURES}
 _ON_TERMINAL = (
     "jct_mean_s", "paired_jobs", "wait_mean_s", "deadline_met_ratio", "jct_over_bound",
     "gpu_allocated_arrival_ratio", "rejected", "unfinished", "makespan_s", "gpu_useful_ratio", "jct_p99_s",
-    "gpu_allocated_ratio",
+    "gpu_allocated_ratio", "energy_kwh",
 )  # fmt: skip
 """The columns on a terminal, the most important first; the last are left out where it is narrow."""
 
@@ -288,6 +288,8 @@ def _scale(measure: Measure, values: Sequence[float | None]) -> _Scale:
         return _Scale("", 1.0, 2)
     if measure.kind == "usd":
         return _Scale("USD", 1.0, 0)
+    if measure.kind == "energy":
+        return _Scale("kWh", 1.0, decimals(min(magnitudes, default=0.0)))
     unit, factor = time_unit(max(magnitudes, default=0.0))
     return _Scale(unit, factor, decimals(min(magnitudes, default=0.0) / factor))
 

@@ -31,7 +31,7 @@ from clustersim.analysis.statistics import bootstrap_t_interval, mean_difference
 from clustersim.analysis.windows import UNDEFINED_IN_A_WINDOW
 from clustersim.audit import check_run_folder
 from clustersim.cluster import Cluster
-from clustersim.grid.gridfile import NUMERIC_METRICS
+from clustersim.grid.gridfile import NUMERIC_METRICS, ON_DEMAND
 from clustersim.records import FINISHED, JobRecord, Run, Snapshot
 from clustersim.scheduler import JobView, Scheduler, State
 from itertime.errors import UserError
@@ -271,7 +271,12 @@ def window(run: Run, warmup_s: float, measure_s: float | None) -> dict[str, obje
 def test_a_window_over_everything_gives_the_summary_and_one_over_nothing_no_values() -> None:
     run = run_of([Job(str(k), 7.0 * k, gpus=4, duration_s=20.0, deadline_s=7.0 * k + 30) for k in range(9)])
     values = window(run, 0.0, None)
-    same = set(NUMERIC_METRICS) - {*UNDEFINED_IN_A_WINDOW, "gpu_allocated_ratio", "fragmentation_ratio"}
+    same = set(NUMERIC_METRICS) - {
+        *ON_DEMAND,
+        *UNDEFINED_IN_A_WINDOW,
+        "gpu_allocated_ratio",
+        "fragmentation_ratio",
+    }
     assert {name: values[name] for name in same} == {name: run.summary[name] for name in same}
     empty = window(run, 1.0, 1.0)
     assert (empty["jobs"], empty["jct_mean_s"]) == (0, None)
