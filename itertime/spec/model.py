@@ -183,6 +183,9 @@ class ModelSpec(LayerShape):
             if tower.projector and tower.projector[-1] != self.hidden:
                 problem = f"must end with hidden={self.hidden}"
                 raise UserError(f"{where}: projector={list(tower.projector)}: {problem}")
+            if tower.full_attention_every and not tower.window:
+                problem = "needs window, the blocks of the other layers"
+                raise UserError(f"{where}: full_attention_every={tower.full_attention_every}: {problem}")
             if tower.tokens % tower.merged or (tower.window and tower.tokens % tower.window):
                 key = "merged" if tower.tokens % tower.merged else "window"
                 problem = f"must divide tokens={tower.tokens}"
@@ -643,8 +646,9 @@ def _stacks_of_tower(model: ModelSpec, name: str, tower: TowerKeys) -> tuple[Tow
                 **keys,
             )
         except UserError as error:
-            text = str(error).removeprefix("model: ")
-            raise UserError(f"model {model.name}: towers.{name}: {text}") from None
+            where = f"model {model.name}: towers.{name}: "
+            text = str(error).removeprefix("model: ").removeprefix(where)
+            raise UserError(f"{where}{text}") from None
         stacks.append(TowerStack(name, of_layers, model.images * tower.tokens / tokens))
     return tuple(stacks)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool
+from pydantic import BeforeValidator, Field, StrictBool
 from pydantic.dataclasses import dataclass
 
 from itertime.io import CONFIG, described, optional
@@ -12,11 +12,18 @@ from itertime.spec.layers import Kinds, Stack
 
 from .towers import Towers
 
+
+def _as_names(value: Any) -> Any:
+    """Names in a text with commas as a list; other values as they are, for pydantic."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Portion = Annotated[float, Field(gt=0, le=1)]
 Extra = Annotated[int, Field(strict=True, ge=-(10**12), le=10**12)]
 Imbalance = Annotated[float, Field(ge=1, le=1000)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
 Published = Annotated[str, Field(pattern=r"^([0-9]+(\.[0-9]+)?[MBT])?$")]
 
 
@@ -102,7 +109,7 @@ class ModelKeys:
     frozen_bits: Literal[4, 16] = optional(
         16, "bits of a frozen weight of the layers; 4: NF4 with double quantisation (QLoRA)"
     )
-    frozen: tuple[str, ...] = optional(
+    frozen: Names = optional(
         (), "what is not trained: `layers`, kinds and towers by name, `projector`, `embedding`, `head`"
     )
     mixer: Literal["attention", "mamba2", "delta", "mamba", "linear", "conv", "none"] = optional(

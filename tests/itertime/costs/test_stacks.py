@@ -385,6 +385,7 @@ def test_a_tower_by_hand():
     times = [predict(replace(LLAVA, frozen=frozen), plan, SYSTEM).breakdown["towers"] for frozen in expected]
     assert times[1] == pytest.approx(times[0] / 3, rel=0.15)
     assert times[2] < times[1] < times[0]
+    assert replace(LLAVA, frozen="vision, projector") == model
     lora = replace(LLAVA, lora_rank=16)
     assert predict(lora, plan, SYSTEM).breakdown["towers"] == times[2]
     assert lora.trained_parameters == replace(text, lora_rank=16).trained_parameters
@@ -423,6 +424,11 @@ def test_a_tower_lies_on_the_first_stage():
         ({"towers": {"vision": {**TOWER, "merged": 4}}}, "towers.vision: merged=4: must divide tokens=577"),
         ({"towers": {"vision": {**TOWER, "width": 4}}}, "vision: unknown key of a tower 'width'"),
         ({"towers": {"vision": {"layers": 4}}}, "vision: key 'hidden' is missing"),
+        (
+            {"towers": {"vision": {**TOWER, "full_attention_every": 2}}},
+            "full_attention_every=2: needs",
+        ),
+        ({"towers": {"vision": {**TOWER, "heads": 3}}}, "towers.vision: heads=3: must divide hidden=1024"),
         ({"images": 4}, "images=4: become 2308 tokens, more than seq_len=2048"),
         ({"towers": ()}, "images=2: needs towers"),
         ({"frozen": ["tower"]}, "frozen: unknown part of the model 'tower'"),
