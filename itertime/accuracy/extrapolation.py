@@ -92,7 +92,10 @@ def _first_outside(sizes: Mapping[str, ArrayLike], measured: Mapping[str, tuple[
     for name, size in sizes.items():
         if name in measured:
             low, high = measured[name]
-            values = [size] if isinstance(size, (int, float)) else np.asarray(size).ravel().tolist()
+            if isinstance(size, np.ndarray):
+                values = size.tolist() if size.ndim == 1 else size.ravel().tolist()
+            else:
+                values = [size] if isinstance(size, (int, float)) else np.ravel(size).tolist()
             if name == "ranks" and max(values) <= 1:
                 return ""  # a group of one communicates nothing
             least = 0.0 if name == "ranks" else low

@@ -221,7 +221,9 @@ def _parts(workload: Workload) -> dict[str, Array]:
     """Bytes by part of the first, the second and the last stage, (3, plans)."""
     model, plans = workload.model, workload.plans
     weight = 2.0 * plans.width
-    gathered = np.where(plans.gathers_weights, weight * _gathered(workload), 0.0)
+    gathered: Array | float = 0.0
+    if any_of(plans.gathers_weights):
+        gathered = np.where(plans.gathers_weights, weight * _gathered(workload), 0.0)
     in_layers, shared, experts = _parameters(workload)
     casts = _casts(workload, in_layers + experts)
     narrow = 1 - model.frozen_bytes / 2  # share of 16 bit that frozen weights of a layer do not take

@@ -35,11 +35,10 @@ def buffers_bytes(workload: Workload) -> Array:
     """
     plans, framework = workload.plans, workload.framework
     kinds = np.count_nonzero([plans.tp > 1, plans.cp > 1, plans.pp > 1, plans.dp > 1, plans.ep > 1], axis=0)
-    return np.asarray(
-        CONTEXT_BYTES
-        + COMMUNICATOR_BYTES * (kinds + (kinds > 0))
-        + np.where(plans.dp > 1, framework.bucket_buffer_bytes, 0.0)
-    )
+    nbytes = np.asarray(CONTEXT_BYTES + COMMUNICATOR_BYTES * (kinds + (kinds > 0)))
+    if framework.bucket_buffer_bytes:
+        nbytes = nbytes + np.where(plans.dp > 1, framework.bucket_buffer_bytes, 0.0)
+    return nbytes
 
 
 def fragmented_bytes(parts: Mapping[str, Array]) -> Array:
