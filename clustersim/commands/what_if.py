@@ -92,6 +92,8 @@ def vary(
     variation = Variation(policies, _values(assignments), seeds, baseline)
     if options.no_bound and "bound" in variation.vary:
         raise UserError("--vary bound: contradicts --no-bound; leave one of them out")
+    if options.planner is not None and "planner" in variation.vary:
+        raise UserError("--vary planner: contradicts --planner; leave one of them out")
     metric_names = [name.strip() for name in metrics.split(",") if name.strip()] if metrics else None
     with _folder(output.out) as folder:
         settings = grid_settings(options)

@@ -31,7 +31,7 @@ def validate(
     """Compare predicted with measured seconds, for every row of iteration tables."""
     from itertime.calibration import GROUPINGS, summary, write_rows
     from itertime.calibration import validate as run
-    from itertime.errors import UnknownName, UserError
+    from itertime.errors import TableError, UnknownName, UserError
 
     for text in settings or ():
         if system is None or not text.startswith("system.site."):
@@ -45,14 +45,21 @@ def validate(
     document = {"rules": rules} | summary(results, by)
     if json:
         print_json(document)
-        return
+    else:
+        _print_tables(document, by)
+    if not any(result.predicted for result in results):
+        count = sum(result.rows for result in results)
+        raise TableError(f"all {count} rows were skipped, so nothing was validated; mend them or the options")
+
+
+def _print_tables(document: dict[str, Any], by: str | None) -> None:
     names = ("rows", "skipped", "MAPE %", "median", "p95", "bias", "R2", "in 90 %")
     print(" ".join([f"{names[0]:>6}", *(f"{name:>8}" for name in names[1:])]), " file")
     for entry in document["files"]:
         _print_errors({**entry, "skipped": len(entry["skipped"])}, entry["file"])
         print_skipped(entry["skipped"])
         _print_assumed(entry["assumed"])
-    if len(results) > 1:
+    if len(document["files"]) > 1:
         _print_errors(document["all"], "all")
     for name, entry in document.get("by", {}).items():
         _print_errors({**entry, "skipped": 0}, f"{by} {name}")
