@@ -20,22 +20,24 @@ class Priced(Scheduler):
     job waits for ever. The i-th of m (from 0) pays (`price` (m - 1 - i) + `floor`) / GPUs seconds for a
     GPU-second. `harm` weighs what jobs lose when others take their GPUs. The defaults are for the
     mean completion time; `price` 6 with `patience` 5 is for the 99th percentile, and `price` with `floor`
-    1000 for the makespan. `rank` off: all jobs pay (`price` m + `floor`) / GPUs. `leftover` off: GPUs
-    that no job takes at its price stay free. Work is the stated iterations; for jobs that state none it
-    comes from the oracle.
+    1000 for the makespan; on several GPU types `longest` with `price` 0 and `floor` 1000. `rank` off: all
+    jobs pay (`price` m + `floor`) / GPUs. `leftover` off: GPUs that no job takes at its price stay free.
+    `longest`: the job that needs the most GPU-seconds stands first, not last. Work is the stated iterations;
+    for jobs that state none it comes from the oracle.
     """
 
     elastic = True
 
     def __init__(
         self, price: float = 3.0, floor: float = 0.0, harm: float = 1.0, patience: float = 100.0,
-        overdue: int = 4, rank: bool = True, leftover: bool = True,
+        overdue: int = 4, rank: bool = True, leftover: bool = True, longest: bool = False,
     ):  # fmt: skip
         self.price, self.floor = number("price", price, 0.0, 1e9), number("floor", floor, 0.0, 1e9)
         self.harm, self.patience = number("harm", harm, 0.0, 1e9), number("patience", patience, 0.0, 1e9)
         self.overdue = whole("overdue", overdue, 1, 1000)
         self.rank, self.leftover = switch("rank", rank), switch("leftover", leftover)
-        self.line = Line(Prices(self.price, self.floor, self.rank), self.patience, self.overdue)
+        self.longest = switch("longest", longest)
+        self.line = Line(Prices(self.price, self.floor, self.rank), self.patience, self.overdue, self.longest)
         self._waits: dict[JobView, float] = {}  # since when jobs have waited as the first in order
 
     def schedule(self, state: State) -> Proposal:

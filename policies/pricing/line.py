@@ -27,7 +27,8 @@ class _JobClaim(Claim[JobView]):
 
 class Line:
     """All jobs in order of their key: the least GPU-seconds that a job still needs, a launch on the fewest
-    GPUs and then all work at the best efficiency. Ties are in order of submission. Before all of them stand
+    GPUs and then all work at the best efficiency; with `longest_first` in the opposite order, so that the key
+    is their negative. Ties are in order of submission. Before all of them stand
     the first `most_overdue` jobs that are overdue, in order of `due_s`:
 
         due_s = submission + `patience` x least seconds of a launch and all work
@@ -47,8 +48,11 @@ class Line:
     | `worth` | what a GPU of each type counts, 1 for the best |
     """
 
-    def __init__(self, prices: Prices, patience: float = inf, most_overdue: int = 1):
+    def __init__(
+        self, prices: Prices, patience: float = inf, most_overdue: int = 1, longest_first: bool = False
+    ):
         self._prices, self._patience, self._most_overdue = prices, patience, most_overdue
+        self._sign = -1.0 if longest_first else 1.0
         self._curves: dict[JobCurve, ClaimCurve] = {}
         self._kinds: dict[JobCurve, Mapping[str, ClaimCurve]] = {}  # for clusters of one type
         self.claims: dict[JobView, Claim[JobView]] = {}
@@ -132,11 +136,12 @@ class Line:
         claim.held, claim.gpu_type, claim.fresh = job.gpus, self._type_of(job), not job.started
         claim.paying_s = job.paying_s
         if self._values is None:
-            claim.key = claim.curves[""].least_gpu_s(claim.work)
+            least_gpu_s = claim.curves[""].least_gpu_s(claim.work)
         else:
-            claim.key = min(
+            least_gpu_s = min(
                 [self.worth[name] * curve.least_gpu_s(claim.work) for name, curve in claim.curves.items()]
             )
+        claim.key = self._sign * least_gpu_s
         return claim.key
 
     def _forget(self, job: JobView) -> None:

@@ -42,7 +42,8 @@ class Market(Generic[J]):
         worth: Mapping[str, float] | None = None, floors: Mapping[J, PricedShare] | None = None,
     ):  # fmt: skip
         self.left = dict(gpus)
-        self.shares: dict[J, PricedShare] = dict(floors or {})
+        self._floors = floors or {}
+        self.shares: dict[J, PricedShare] = dict(self._floors)
         for share in self.shares.values():
             self.left[share.gpu_type] -= share.gpus
         self._growing: list[Claim[J]] = []  # the served jobs whose shares may grow
@@ -104,7 +105,8 @@ class Market(Generic[J]):
         """Give the GPUs that are left to jobs that were served.
 
         Step by step, the job with the most time left goes from its share to the next size on which it is done
-        earlier, overheads included. So a running job only grows where that pays its restart.
+        earlier, overheads included; where there is none, to the least of another type. So a running job only
+        grows, or moves, where that pays its restart.
         """
         if not self.fits(1):
             return
@@ -114,19 +116,40 @@ class Market(Generic[J]):
             for gpus, gpu_type in [self.shares[claim.job]]
         ]
         heapify(longest)
+        stuck: list[tuple[float, int]] = []  # jobs that cannot grow until others leave a type
         while longest:
             seconds, number = heappop(longest)
             claim = self._growing[number]
             gpus, gpu_type = self.shares[claim.job]
-            for size_index in range(claim.curves[gpu_type].at(gpus) + 1, len(claim.curves[gpu_type].sizes)):
-                size = claim.curves[gpu_type].sizes[size_index]
-                if size - gpus > self.left[gpu_type]:
+            step = self._next_step(claim, gpus, gpu_type, -seconds)
+            if step is None:
+                stuck.append((seconds, number))
+                continue
+            self.left[gpu_type] += gpus
+            self.left[step.gpu_type] -= step.gpus
+            self.shares[claim.job] = step
+            seconds = claim.seconds(step.gpu_type, claim.curves[step.gpu_type].at(step.gpus))
+            heappush(longest, (-seconds, number))
+            if step.gpu_type != gpu_type:
+                for entry in stuck:
+                    heappush(longest, entry)
+                stuck.clear()
+
+    def _next_step(self, claim: Claim[J], gpus: int, gpu_type: str, seconds: float) -> PricedShare | None:
+        """The next size of a job with a share on which it is done in less than `seconds`, of those for which
+        enough GPUs are left; None if there is none. Jobs with a floor keep their type.
+        """
+        names = [gpu_type]
+        if claim.job not in self._floors:
+            names += [name for name in claim.curves if name != gpu_type]
+        for name in names:
+            curve, has = claim.curves[name], gpus if name == gpu_type else 0
+            for size_index in range(curve.at(gpus) + 1 if has else 0, len(curve.sizes)):
+                if curve.sizes[size_index] - has > self.left[name]:
                     break
-                if claim.seconds(gpu_type, size_index) < -seconds:
-                    self.shares[claim.job] = PricedShare(size, gpu_type)
-                    self.left[gpu_type] -= size - gpus
-                    heappush(longest, (-claim.seconds(gpu_type, size_index), number))
-                    break
+                if claim.seconds(name, size_index) < seconds:
+                    return PricedShare(curve.sizes[size_index], name)
+        return None
 
     def _waits(self, claim: Claim[J], cost: float, wait_s: float) -> bool:
         """Whether a waiting job does better by waiting for GPUs than at `cost`; they are then reserved."""

@@ -343,6 +343,12 @@ def first_shares(rows: list[Job], **parameters: float | bool) -> dict[str, int]:
     return {job: sum(gpus for _, gpus in place) for job, place in sorted(decision.starts.items())}
 
 
+def test_the_longest_job_stands_first_where_that_is_asked() -> None:
+    rows = [elastic("short", 0, 1, 10), elastic("long", 0, 1, 100)]
+    outcome = Bench("n1g1", {("m", 8): {1: 1.0}}).run(rows, Priced(longest=True))
+    assert finishes(outcome) == {"long": 100.0, "short": 110.0}
+
+
 def test_two_jobs_share_as_the_price_says() -> None:
     """At a speed of n^0.5 the best size is 1 / lam; the shorter of two jobs has lam = `price` / 8."""
     rows = [elastic("a", 0, 4, 1000), elastic("b", 0, 4, 100_000)]

@@ -146,6 +146,15 @@ def test_the_rest_stays_free_where_no_job_gets_it(restart_s: float, held: int, k
 # Several types
 
 
+def test_the_rest_moves_a_job_to_a_type_where_it_is_done_earlier() -> None:
+    fast = ClaimCurve(SIZES, [4 * n**0.5 for n in SIZES], [0.0] * 5, [0.0] * 5)
+    market: Market[str] = Market({"a": 16, "h": 16}, [], worth={"a": 0.1, "h": 1.0})
+    assert market.serve(Claim("job", {"a": power(0.5), "h": fast}, 100.0, 100.0)).gpu_type == "a"
+    market.give_rest()
+    assert market.shares == {"job": PricedShare(16, "h")}
+    assert market.left == {"a": 16, "h": 0}
+
+
 def test_a_job_takes_the_type_on_which_its_gpu_seconds_are_worth_least() -> None:
     """`even` is as fast on both types, `picky` four times as fast on the better one."""
     slow, fast = power(0.5), ClaimCurve(SIZES, [4 * n**0.5 for n in SIZES], [0.0] * 5, [0.0] * 5)
