@@ -31,15 +31,30 @@ from traces.logs import Selection, import_log
 HERE = Path(__file__).parent
 FOLDER = HERE / "priced"
 LOGS = HERE.parents[1] / "shared" / "data" / "traces" / "itp_raw"
-NAMES = ("priced_workloads", "priced_parts", "priced_settings", "priced_logs")
-METRICS = ("jct_mean_s", "jct_p99_s", "makespan_s", "jct_over_bound", "makespan_over_bound")
-OURS, TAIL, SPAN = "priced", "priced for the tail", "priced for the makespan"
+NAMES = (
+    *("priced_workloads", "priced_parts", "priced_settings"),
+    *("priced_tails", "priced_types", "priced_failures", "priced_logs"),
+)
+METRICS = (
+    *("jct_mean_s", "jct_p99_s", "makespan_s", "jct_over_bound", "makespan_over_bound"),
+    "deadline_met_ratio",
+)
+OURS, TAIL, SPAN, LONGEST = (
+    "priced",
+    "priced for the tail",
+    "priced for the makespan",
+    "priced, longest first",
+)
+DEADLINES, UNRESERVED = "priced-deadlines", "priced-deadlines, reserve 0"
 
 QUICK_SEEDS = 5
 QUICK: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "priced_workloads": {"workload": ["mix, bursty, load 1", "vTrain, 128 jobs at once"]},
     "priced_parts": {"workload": ["mix, bursty, load 1"]},
     "priced_settings": {"workload": ["mix, bursty, load 1.3"]},
+    "priced_tails": {"workload": ["mix, load 1"]},
+    "priced_types": {"workload": ["mix, bursty, load 1.3"]},
+    "priced_failures": {"workload": ["vTrain, 128 jobs, load 2.2"]},
     "priced_logs": {"workload": ["cluster02, 2000"]},
 }
 """The values of axes that a quick call keeps, by grid."""
@@ -144,7 +159,7 @@ def read_cells(path: Path) -> list[Cell]:
                 row["setting"],
                 row["scheduler"],
                 int(row["seed"]),
-                {metric: float(row[metric]) if row[metric] else None for metric in METRICS},
+                {metric: float(row[metric]) if row.get(metric) else None for metric in METRICS},
             )
             for row in csv.DictReader(file)
         ]
@@ -198,6 +213,16 @@ class Runs:
             return f"x{1 + d.relative:.3f}"
         return f"x{1 + d.relative:.3f} ({1 + d.relative_low:.3f} to {1 + d.relative_high:.3f})"
 
+    def points(self, place: tuple[str, str, str], base: tuple[str, str, str], metric: str) -> str:
+        """The difference of two mean shares in percentage points, over the seeds of both; its interval."""
+        if place not in self.by or base not in self.by:
+            return "-"
+        seeds = [seed for seed in self.by[place] if seed in self.by[base]]
+        d = paired_difference(self.values(base, metric, seeds), self.values(place, metric, seeds), limit=1.0)
+        if d.difference is None or d.low is None or d.high is None:
+            return "-" if d.difference is None else f"{100 * d.difference:+.1f}"
+        return f"{100 * d.difference:+.1f} ({100 * d.low:+.1f} to {100 * d.high:+.1f})"
+
 
 def page(template: str, cells: Sequence[Cell]) -> str:
     """PRICED.md, from a template with places for tables."""
@@ -208,6 +233,9 @@ def page(template: str, cells: Sequence[Cell]) -> str:
         seeds=" or ".join(map(str, sorted(seeds))) or "no",
         mean=against_best(main, OURS, "jct_mean_s", bound="jct_over_bound"),
         tail=tails(main),
+        small_tail=tails(Runs(cells, "priced_tails")),
+        types=of_types(Runs(cells, "priced_types")),
+        failures=of_failures(Runs(cells, "priced_failures")),
         makespan=against_best(main, SPAN, "makespan_s", bound="makespan_over_bound"),
         parts=of_parts(parts),
         settings=of_settings(settings),
@@ -238,6 +266,41 @@ def tails(runs: Runs) -> str:
             runs.ratio(tail, best, "jct_p99_s"), runs.ratio(tail, mean, "jct_mean_s"),
         ])  # fmt: skip
     return table(["workload", "best other p99", OURS, TAIL, "its mean"], rows)
+
+
+def of_types(runs: Runs) -> str:
+    rows = []
+    for workload in runs.axis(0):
+        best = runs.best(workload, "", "makespan_s")
+        places = [(workload, "", name) for name in (OURS, SPAN, LONGEST)]
+        rows.append([
+            workload, best[2] if best else "-", *[runs.ratio(place, best, "makespan_s") for place in places],
+            factor(runs.mean(places[-1], "makespan_over_bound")),
+            runs.ratio(places[-1], places[0], "jct_mean_s"),
+        ])  # fmt: skip
+    heads = ["workload", "best other makespan", OURS, SPAN, LONGEST, "over the bound", "its mean, to priced"]
+    return table(heads, rows)
+
+
+def of_failures(runs: Runs) -> str:
+    rows = []
+    for workload in runs.axis(0):
+        places = [(workload, "", name) for name in ("vtrain-aware", OURS, UNRESERVED, DEADLINES)]
+        means = [runs.mean(place, "deadline_met_ratio") or 0.0 for place in places]
+        rows.append([
+            workload, *[f"{100 * mean:.1f} %" for mean in means],
+            *[runs.points(places[-1], base, "deadline_met_ratio") for base in (places[0], places[2])],
+        ])  # fmt: skip
+    heads = [
+        "workload",
+        "vtrain-aware",
+        OURS,
+        UNRESERVED,
+        DEADLINES,
+        "points to vtrain-aware",
+        "to reserve 0",
+    ]
+    return table(heads, rows)
 
 
 def of_parts(runs: Runs) -> str:
