@@ -33,6 +33,7 @@ from itertime.spec import (
     ModelSpec,
     PlanBatch,
     modules_of,
+    op_shares,
     outer_modules,
 )
 from itertime.spec.layers import mixer_shapes
@@ -278,7 +279,19 @@ def _module_parts(
         of_experts = experts.forward + experts.casts_forward + dispatch
         shared = parts.get("shared_experts", 0.0)
         parts["moe"] = of_experts + kernels["moe"] + kernels["moe_act"] + shared
+    elif any("op" in modules_of(code) for code in workload.plans.recomputed_modules):
+        parts["op"] = _operators_s(workload, linear, repeatable)
     return parts
+
+
+def _operators_s(workload: Workload, linear: Linear, repeatable: _Repeatable) -> Array:
+    """Seconds of what torchtitan's checkpointing of operators repeats: memory-bound kernels but the last
+    addition, the products of `op_shares`, and sums over ranks, of which reduce-scatters are kept.
+    """
+    model, plans = workload.model, workload.plans
+    products = np.array(op_shares(model)) @ linear.by_matrix
+    summed = summed_blocks(model) * repeatable.reduced * np.where(plans.sequence_parallel, 0.5, 1.0)
+    return np.asarray(repeatable.elementwise - residual_s(workload) + products + summed)
 
 
 def _recompute_s(workload: Workload, repeatable: _Repeatable) -> Array:
@@ -508,6 +521,9 @@ def _module_kernels(model: ModelSpec, plans: PlanBatch, core: int, module: str) 
             return expert_kernel_counts(model, plans)[0] + shared
         case "shared_experts":
             return shared
+        case "op":  # all but attention, two products and the last addition
+            repeated = _kernel_groups(model)[1] - 1 + 3
+            return repeated + np.where(plans.tp > 1, summed_blocks(model), 0)
         case "mlp" if not mixture:
             return mlp if model.mlp else np.zeros(len(plans), dtype=int)
     count = {

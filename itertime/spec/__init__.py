@@ -19,7 +19,7 @@
 | `Work` | tokens and FLOPs of an iteration of each plan of a batch |
 | `ZERO_BUBBLE` | the schedules in `PlanBatch.zero_bubble` |
 | `HABIT` | in `PlanBatch.tp_overlap`: the framework decides |
-| `modules_of`, `outer_modules`, `absent_modules` | modules to recompute |
+| `modules_of`, `outer_modules`, `absent_modules`, `op_shares` | modules to recompute |
 | `recompute_code`, `in_order`, `recompute_problem` | of what is recomputed: code, order, fault |
 | `RECOMPUTE`, `PRECISIONS`, `CUDA_GRAPHS`, `DISPATCHERS`, `CP_EXCHANGES` | choices; `PlanBatch` has indices |
 | `IN_32_BIT` | the precisions of 32 bit throughout |
@@ -115,6 +115,7 @@ from .plans import (
     layers_of_chunks,
     layout_problem,
     modules_of,
+    op_shares,
     outer_modules,
     parse_options,
     recompute_code,
@@ -227,6 +228,7 @@ __all__ = [
     "model_of",
     "model_reference",
     "modules_of",
+    "op_shares",
     "outer_modules",
     "parse_options",
     "price_of",

@@ -17,7 +17,7 @@ import numpy as np
 from itertime.arrays import Array
 from itertime.costs.mixers import kept_bytes as kept_of_mixer
 from itertime.costs.partition import Workload
-from itertime.spec import PRECISIONS, ModelSpec, outer_modules
+from itertime.spec import PRECISIONS, ModelSpec, modules_of, op_shares, outer_modules
 
 # An element and its share of the scales: blocks of 128 with a 32-bit scale (DeepSeek-V3, 2024, section 3.3),
 # of 32 with 8 bit (OCP microscaling, 2023), of 16 with 8 bit (NVIDIA, NVFP4).
@@ -105,7 +105,7 @@ def activations_of(workload: Workload) -> Activations:
     layer_input = tokens * 2 * h / shared
     layer_bytes = unsplit + split + scores
     choices = [layer_bytes, unsplit + split, layer_input, layer_input, layer_bytes - light]
-    of_modules = _without_modules(workload, cast, scores)
+    of_modules = _without_modules(workload, cast, scores, layer_bytes)
     kept_bytes = plans.by_recompute(choices, {code: layer_bytes - gone for code, gone in of_modules.items()})
     share = plans.recompute_permille / 1000
     kept_bytes = share * kept_bytes + (1 - share) * layer_bytes
@@ -176,8 +176,10 @@ def _attention_width(model: ModelSpec) -> int:
     return 2 * model.q_hidden + 2 * model.kv_hidden + gate
 
 
-def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> dict[int, Array]:
-    """Bytes that a layer does not keep, by the code of the modules that a plan recomputes.
+def _without_modules(
+    workload: Workload, cast: Array | float, scores: Array, layer_bytes: Array
+) -> dict[int, Array]:
+    """Bytes of `layer_bytes` that a layer does not keep, by the code of the modules that a plan recomputes.
 
     Megatron Core drops the outputs of norms, up-projections and activations once the next module has read
     them, and keeps the input alone of an MLP, of a mixture, or of its shared experts.
@@ -203,6 +205,8 @@ def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> 
         dropped["moe_act"] = copies * adapted * kept * model.ffn_hidden
         wide = (4 if model.gated_mlp else 2) * model.ffn_hidden
         dropped["moe"] = copies * (adapted * kept * model.hidden + wide) + dropped["moe_act"] + of_mlp
+    if any("op" in modules_of(code) for code in plans.recomputed_modules):
+        dropped["op"] = layer_bytes - _kept_by_operators(workload, scores)
     return {
         code: sum(
             (dropped[module] for module in outer_modules(code) if module in dropped),
@@ -210,6 +214,19 @@ def _without_modules(workload: Workload, cast: Array | float, scores: Array) -> 
         )
         for code in plans.recomputed_modules
     }
+
+
+def _kept_by_operators(workload: Workload, scores: Array) -> Array:
+    """Bytes that a layer keeps under torchtitan's checkpointing of operators, in 16 bit: its input, what the
+    products of `op_shares` that are not repeated give, the attention's output, and what is reduced and
+    scattered.
+    """
+    model, t = workload.model, 1.0 * workload.plans.tp
+    keys, *_ = op_shares(model)
+    split = (1 - keys) * (model.q_hidden + 2 * model.kv_hidden) + model.v_hidden + model.ffn_hidden
+    scattered = np.where(workload.sequence_split > 1, 2.0, 0.0)  # after attention and MLP
+    whole = (1 + scattered) * model.hidden / workload.sequence_split + model.hidden
+    return np.asarray(2.0 * workload.tokens * (whole + split / t) + scores)
 
 
 def _projected(workload: Workload, cast: Array | float) -> Array | float:

@@ -19,6 +19,7 @@
 | `IN_32_BIT` | the precisions of 32 bit throughout |
 | `MODULES`, `absent_modules` | modules to recompute: all, those that a model lacks |
 | `modules_of`, `outer_modules` | those of a code, and without those inside others |
+| `op_shares` | which products torchtitan repeats operator by operator |
 | `recompute_code`, `in_order`, `recompute_problem` | the code of a choice, a list in order, a wrong choice |
 | `RULES`, `DEFAULT_RULES` | the rules by which plans are predicted |
 | `refusals` | what the rules of a plan cannot say of it |
@@ -44,6 +45,7 @@ from .recompute import (
     absent_modules,
     in_order,
     modules_of,
+    op_shares,
     outer_modules,
     recompute_code,
     recompute_problem,
@@ -81,6 +83,7 @@ __all__ = [
     "layers_of_chunks",
     "layout_problem",
     "modules_of",
+    "op_shares",
     "outer_modules",
     "parse_options",
     "recompute_code",

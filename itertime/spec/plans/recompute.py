@@ -14,8 +14,17 @@ from itertime.spec.model import ModelSpec
 
 RECOMPUTE = ("none", "selective", "full", "early-stop", "elementwise")
 """The words for everything that a backward pass may repeat; `PlanBatch.recompute` has their indices."""
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
-"""The modules that a list may name."""
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts", "op")
+"""The modules that a list may name; `op` is torchtitan's selective checkpointing of operators."""
+
+
+def op_shares(model: ModelSpec) -> tuple[float, ...]:
+    """The share of each matrix of a layer that `op` multiplies again: queries, keys and values as one,
+    projection, MLP. torchtitan keeps what products give, except every second one (`_apply_op_sac`,
+    `mm_count`): of queries, keys, values, projection, gate, up and down it repeats keys, projection and up.
+    """
+    keys = model.kv_hidden / (model.q_hidden + 2 * model.kv_hidden)
+    return (keys, 1.0, 0.0, 1.0, 0.0)
 
 
 def recompute_words(text: str) -> tuple[str, ...]:
@@ -69,6 +78,8 @@ def outer_modules(code: int) -> tuple[str, ...]:
     ('layernorm', 'moe')
     """
     modules = modules_of(code)
+    if "op" in modules:
+        return ("op",)
     inside = ("moe_act", "shared_experts") if "moe" in modules else ()
     return tuple(module for module in modules if module not in inside)
 
@@ -94,7 +105,14 @@ def absent_modules(model: ModelSpec, modules: Sequence[str]) -> list[str]:
         "moe": ("a model with experts", any(form.experts > 1 for form in forms)),
         "moe_act": ("a model with experts", any(form.experts > 1 for form in forms)),
         "shared_experts": ("a model with shared_ffn_hidden", any(form.shared_ffn_hidden for form in forms)),
+        "op": ("layers of plain attention, by a flash kernel, and a gated MLP", all(map(_is_plain, forms))),
     }
     return [
         f"{module} needs {needs[module][0]}" for module in modules if module in needs and not needs[module][1]
     ]
+
+
+def _is_plain(form: ModelSpec) -> bool:
+    """Whether a layer has the products that `op_shares` counts."""
+    plain = form.attends and form.mlp and form.gated_mlp and form.experts == 1 and form.attention != "core"
+    return plain and not (form.latent_kv or form.lora_rank or form.output_gate)

@@ -13,7 +13,7 @@ from itertime.spec.lengths import Lengths
 from itertime.spec.model import ModelSpec
 
 from .plan_batch import PlanBatch
-from .recompute import RECOMPUTE, outer_modules
+from .recompute import RECOMPUTE, op_shares, outer_modules
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +123,10 @@ def _weights(form: ModelSpec, module: str) -> int:
     if module == "mla_up_proj" and form.latent_kv:
         beside = form.latent_parameters + form.is_sparse * form.index_parameters
         return form.attention_matmul_parameters - beside - form.v_hidden * form.hidden
+    if module == "op":
+        widths = form.q_hidden + 2 * form.kv_hidden, form.v_hidden, *[form.ffn_hidden] * 3
+        shares = zip(widths, op_shares(form), strict=True)
+        return form.hidden * round(sum(width * share for width, share in shares))
     if module == "mlp" and form.experts == 1:
         return form.mlp_matmul_parameters
     if module == "shared_experts":

@@ -100,6 +100,12 @@ MODULES = [
         lambda m: m.hidden * (8 + 6 * m.ffn_hidden),
     ),
     ("deepseek-v2-lite", "shared_experts", lambda m: 6 * 2816, lambda m: 3 * 2048 * 2816),
+    (
+        "llama3-8b",
+        "op",
+        lambda m: 4 * m.hidden + 2 * m.kv_hidden + 4 * m.ffn_hidden,
+        lambda m: m.hidden * (m.kv_hidden + m.hidden + m.ffn_hidden),
+    ),
 ]
 
 
