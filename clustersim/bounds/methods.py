@@ -23,7 +23,7 @@ __all__ = ["METHODS", "Bound", "bound_of", "is_settled", "method_of", "prices_of
 
 METHODS = ("auto", "best", "alone", "area", "quick", "prices")
 _QUICK_OPERATIONS, _PRICES_OPERATIONS = 30_000, 250_000  # jobs x options, up to which prices are computed
-_FEW_JOBS = 100  # up to which each step counts
+_FEW_JOBS = 100  # up to which each step counts, and one more is cheap
 _SOME_JOBS, _MANY_JOBS = 500, 2000  # beyond each of which `prices` takes fewer steps
 _SETTLED = 1.01  # times its bound: a mean JCT so near is not worth a search for prices
 _DIGITS, _ERROR = 9, 1e-9  # of stated values; relative, more than the rounding errors of a run and of a bound
@@ -77,7 +77,7 @@ def bound_of(
     |---|---|---|---|---|
     | `alone` | each job alone | each job alone | each job alone | those met alone |
     | `area` | or SRPT on one machine | each job alone | or area, or speed in time | those met alone |
-    | `quick` | or prices, 2 to 7 steps | each job alone | as `area` | or prices, 8 steps |
+    | `quick` | or prices, 2 to 8 steps | each job alone | as `area` | or prices, 8 steps |
     | `prices` | or prices, 20 to 100 steps | or prices | as `area` | or prices, 32 steps |
 
     Each takes the best of what stands there and above. `auto` is `quick`, for many jobs `area`: about as long
@@ -192,7 +192,7 @@ def is_settled(bound: Bound, mean_s: float | None, met_ratio: float | None) -> b
 def _effort(columns: OptionColumns, method: str) -> _Effort:
     jobs = len(columns)
     if method == "quick":
-        steps = 6 if columns.rigid else 7
+        steps = 6 if columns.rigid else 7 if jobs > _FEW_JOBS else 8
         near_steps = 2 if jobs > _FEW_JOBS else None
         return _Effort(steps, near_steps, 2_000 + 2 * jobs, 8, 1_000 + jobs)
     if method == "prices":

@@ -16,7 +16,7 @@ from .plans import Forward, Jobs, forward, trace_back
 __all__ = ["Relaxation", "Solution"]
 
 _ROUNDING = 1e-9  # relative, more than that of an interpolation
-_CHUNK = 500  # jobs at a time, which bounds the memory
+_MOST_JOBS, _MOST_CELLS = 2000, 11_000  # at a time, which bounds the memory; a cell is an option of a job
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,9 @@ def _chunks(columns: OptionColumns, edges_s: Floats, ends_s: Floats) -> list[Int
     rows = np.argsort(columns.release_s, kind="stable")
     intervals = np.searchsorted(edges_s, ends_s) - np.searchsorted(edges_s, columns.release_s)
     places = np.argsort(intervals[rows], kind="stable")
-    return [rows[np.sort(places[i : i + _CHUNK])] for i in range(0, len(rows), _CHUNK)]
+    options = max((len(kind.gpus) for kind in columns.kinds), default=1)
+    size = max(1, min(_MOST_JOBS, _MOST_CELLS // options))
+    return [rows[np.sort(places[i : i + size])] for i in range(0, len(rows), size)]
 
 
 def _free_ends(costs: Forward) -> _Ends:
