@@ -27,7 +27,7 @@ Why
 - A site is plain data without behaviour. The policy `slurm` and the commands read the same one.
 """
 
-from traces.logs.formats.slurm.host_lists import hostlist_of, hosts_of
+from traces.host_lists import hostlist_of, hosts_of
 
 from .changes import changed_document
 from .document import document_of, load_site, site_of, write_site

@@ -19,7 +19,7 @@ from typing import Any
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import shown
-from traces.logs.formats.slurm.host_lists import hosts_of
+from traces.host_lists import hosts_of
 
 from .document import document_of, site_of
 from .slurm import SiteNode, SlurmSite

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from itertime.errors import UnknownName, UserError
 from itertime.io import construct, quoted, read_mapping, write_text
-from traces.logs.formats.slurm.host_lists import hostlist_of, hosts_of
+from traces.host_lists import hostlist_of, hosts_of
 
 from .slurm import (
     Association,

@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from itertime.errors import UnknownName
 from itertime.io import CONFIG, Name, NonNegative, Whole
-from traces.logs.formats.slurm.host_lists import hostlist_of, hosts_of
+from traces.host_lists import hostlist_of, hosts_of
 
 from .limits import Limits, Tres, limits_of, written_limits
 from .units import seconds_of, time_text, weights_of

@@ -69,7 +69,7 @@ def _power(value: Any) -> Any:
     return value
 
 
-CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
+CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)  # built when first used
 Name = Annotated[str, AfterValidator(_nonempty)]
 Positive = Annotated[float, BeforeValidator(_not_bool), Field(gt=0), AfterValidator(_plausible)]
 NonNegative = Annotated[float, BeforeValidator(_not_bool), Field(ge=0), AfterValidator(_plausible)]

@@ -28,7 +28,7 @@ LAYERS = {
         {"cli"},
     ),
     "traces": (
-        {"job", "phases", "attempts", "dependencies", "sidecars"},
+        {"job", "phases", "attempts", "dependencies", "sidecars", "host_lists"},
         {"summary", "native", "workload"},
         {"estimates", "editing"},
         {"logs", "synthetic"},

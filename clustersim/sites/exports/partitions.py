@@ -12,7 +12,7 @@ from typing import Any
 from clustersim.sites.slurm import Partition, Settings
 from clustersim.sites.units import seconds_of, weights_of
 from itertime.errors import UnknownName, UserError
-from traces.logs.formats.slurm.host_lists import hosts_of
+from traces.host_lists import hosts_of
 
 from .configuration import Configuration
 from .texts import Entry, entries_of, text_of

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from itertime.errors import UserError
 from itertime.io import quoted, read_text, shown
-from traces.logs.formats.slurm.host_lists import hosts_of
+from traces.host_lists import hosts_of
 
 __all__ = ["Entry", "Text", "complaint_of", "entries_of", "lines_of", "pairs_of", "rows_of", "text_of"]
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from itertime.errors import TableError
 from itertime.io import shown
+from traces.host_lists import host_list
 from traces.logs.cells import MixedColumnError, Moments, of_dates, time_zone
 from traces.logs.log import Log, ReadOptions
 from traces.logs.log_format import LogFormat
@@ -30,7 +31,6 @@ from traces.logs.tables import unknown_column
 from traces.logs.units import StatedUnits
 
 from .bars import JOB_ID, rows_of
-from .host_lists import host_list
 from .rows import (
     SlurmRow,
     SlurmRows,

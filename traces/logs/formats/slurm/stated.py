@@ -12,13 +12,13 @@ from typing import Any
 
 from itertime.errors import TableError, UnknownName
 from itertime.io import shown
+from traces.host_lists import host_list
 from traces.logs.cells import MixedColumnError, Moments, of_dates, text, time_zone
 from traces.logs.log import Log, ReadOptions
 from traces.logs.source import LogSource
 from traces.logs.units import StatedUnits
 from traces.native import whole
 
-from .host_lists import host_list
 from .rows import (
     GOING,
     WAITING,
