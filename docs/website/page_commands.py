@@ -148,7 +148,7 @@ def _lines_of_blocks(text: str) -> Iterator[tuple[int, str, str]]:
     The mark is the word after ```` ```sh ````, or `parsed: REASON` of the comment above the block.
     """
     fence, mark, loop, start = "", "", False, 0
-    kept = ""
+    joined_line = ""
     for number, line in enumerate(text.splitlines(), 1):
         comment = re.match(r"<!-- (parsed: .+) -->$", line)
         if comment:
@@ -158,11 +158,11 @@ def _lines_of_blocks(text: str) -> Iterator[tuple[int, str, str]]:
             mark = mark or fence.removeprefix("sh").strip() if fence else ""
         elif fence.split(" ")[0] == "sh" or (not fence and line.startswith("    ")):
             start = start or number
-            kept += line.strip().removesuffix("\\")
+            joined_line += line.strip().removesuffix("\\")
             if not line.endswith("\\"):
-                loop = loop or kept.startswith("for ")
-                yield start, kept, mark or ("loop" if loop else "")
-                kept, start = "", 0
+                loop = loop or joined_line.startswith("for ")
+                yield start, joined_line, mark or ("loop" if loop else "")
+                joined_line, start = "", 0
         elif line and not fence:
             mark, loop = "", False
 
@@ -231,7 +231,7 @@ def help_of(program: tuple[str, ...]) -> str:
     of another one would be spent on the same imports. AssertionError if it does anything else.
     """
     *option, name = program
-    before, printed = sys.argv, io.StringIO()
+    own_arguments, printed = sys.argv, io.StringIO()
     sys.argv = [name, "--help"]
     sys.path.insert(0, str((ROOT / name).parent))
     try:
@@ -244,7 +244,7 @@ def help_of(program: tuple[str, ...]) -> str:
         if end.code not in (None, 0):
             raise AssertionError(f"exit code {end.code}") from None
     finally:
-        sys.argv = before
+        sys.argv = own_arguments
         sys.path.pop(0)
     return printed.getvalue()
 
@@ -264,11 +264,16 @@ def ask_for_help(command: Command) -> None:
     assert not missing, f"no option {', '.join(missing)}"
 
 
+def files_of(text: str) -> dict[str, str | Path]:
+    """The blocks of a page that begin with the name of a file, by that name."""
+    return dict(re.findall(r"^```(?:yaml|csv)\n# (\S+\.\w+)\n(.*?)^```", text, _EVERYWHERE))
+
+
 class Folder:
     """The folder in which the commands of a page run, with what a clone has beside the page."""
 
     def __init__(self, path: Path, shared: Path | None):
-        self.shared = shared
+        self.samples = dict(READER_FILES)
         self.path = path / "page"
         self.path.mkdir()
         for name in ("traces", "docs", "experiments"):
@@ -282,18 +287,13 @@ class Folder:
         written = {word for option, word in pairwise(words) if option in ("-o", "--out")}
         for word in words:
             name = word.rpartition("=")[2]
-            if name in READER_FILES and name not in written and not (self.path / name).exists():
+            if name in self.samples and name not in written and not (self.path / name).exists():
                 self.make(name)
         self.call(program, words)
 
-    def save(self, text: str) -> None:
-        """Save the blocks of a page that begin with the name of a file."""
-        for name, block in re.findall(r"^```(?:yaml|csv)\n# (\S+\.\w+)\n(.*?)^```", text, _EVERYWHERE):
-            (self.path / name).write_text(block, encoding="utf-8")
-
     def make(self, name: str) -> None:
         """Make a file that a reader is meant to have."""
-        sample = READER_FILES[name]
+        sample = self.samples[name]
         if isinstance(sample, Path):
             os.symlink(sample, self.path / name)
             return
@@ -304,10 +304,10 @@ class Folder:
             (self.path / name).write_text(sample, encoding="utf-8")
 
     def call(self, program: str, words: list[str]) -> None:
-        said, printed = io.StringIO(), io.StringIO()
-        with contextlib.chdir(self.path), redirect_stdout(printed), redirect_stderr(said):
+        errors, printed = io.StringIO(), io.StringIO()
+        with contextlib.chdir(self.path), redirect_stdout(printed), redirect_stderr(errors):
             code = run_app(APPS[program], program, words)
-        assert code == 0, f"exit code {code}: {said.getvalue().strip()[-400:]}"
+        assert code == 0, f"exit code {code}: {errors.getvalue().strip()[-400:]}"
 
 
 def run_commands(page: str, shared: Path | None) -> Iterator[tuple[Command, str, float]]:
@@ -324,7 +324,7 @@ def run_commands(page: str, shared: Path | None) -> Iterator[tuple[Command, str,
         text = (ROOT / page).read_text(encoding="utf-8")
         lesson = any(Path(page).match(pattern) for pattern in LESSONS)
         if not lesson:
-            folder.save(text)
+            folder.samples |= files_of(text)
         for command in commands_of(page):
             treatment = command.treatment
             if treatment == "run" and (lesson or (shared is None and "../shared" in command.text)):
@@ -370,8 +370,8 @@ def main(pages: list[str], slow_s: float) -> int:
                 print(f"{command}\n    {fault}")
             elif seconds > slow_s:
                 print(f"{command}\n    takes {seconds:.1f} s of CPU")
-    told = ", ".join(f"{count} {treatment}" for treatment, count in sorted(counts.items()))
-    print(f"{sum(counts.values())} commands ({told}); {faults} fail; {total_s:.0f} s of CPU")
+    counts_text = ", ".join(f"{count} {treatment}" for treatment, count in sorted(counts.items()))
+    print(f"{sum(counts.values())} commands ({counts_text}); {faults} fail; {total_s:.0f} s of CPU")
     return int(faults > 0)
 
 
