@@ -112,11 +112,18 @@ def collect(
     if quick:
         grid, seconds = "quick", min(seconds, QUICK_SECONDS)
     pace = Pace(None if burst else seconds, warm_up, repeats)
+    groups = None if ranks is None else numbers_of("--ranks", ranks)
+    splits_of_model, batches = numbers_of("--tp", splits), numbers_of("--micro-batch", micro_batches)
+    for name, numbers, least in (
+        ("--tp", splits_of_model, 1),
+        ("--micro-batch", batches, 1),
+        ("--ranks", groups or (2,), 2),
+    ):
+        if min(numbers) < least:
+            raise UserError(f"{name}={min(numbers)}: must be at least {least}")
     timed_grid: str | ModelGrid = grid
     if models:
-        specs = tuple(load_model(name) for name in models)
-        timed_grid = ModelGrid(specs, numbers_of("--tp", splits), numbers_of("--micro-batch", micro_batches))
-    groups = None if ranks is None else numbers_of("--ranks", ranks)
+        timed_grid = ModelGrid(tuple(load_model(name) for name in models), splits_of_model, batches)
     rows, missing = run(device, timed_grid, pace, output, processes, groups)
     print(f"{rows} rows written to {output}" + (f", {missing} left out" if missing else ""))
 
