@@ -76,9 +76,8 @@ class PricedDeadlines(Scheduler):
         if not len(line):
             return
         running = [_allowed(claim, promises, floors) for claim in line.running]
-        held_back = promises.held_back()
         market = Market(
-            {name: gpus - held_back[name] for name, gpus in line.gpus.items()},
+            line.gpus,
             [claim for claim in running if claim.held],  # the others have to leave what they hold
             harm=self.harm, worth=line.worth, floors=floors,
         )  # fmt: skip

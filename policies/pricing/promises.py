@@ -57,10 +57,6 @@ class Promises(Reservations):
             if row >= 0
         }
 
-    def held_back(self) -> dict[str, int]:
-        """The GPUs of each type that are kept for reservations that begin soon."""
-        return {name: int(self.gpu_pools.held_back[t]) for t, name in enumerate(self.types)}
-
     def give(self, job: JobView, gpus: int, gpu_type: str) -> None:
         """Let a job hold so many GPUs from now on, instead of its target."""
         i, t, spare = self.row[job], self.types.index(gpu_type), self.gpu_pools.spare

@@ -25,9 +25,8 @@ else a launch if it never ran and t = s, else a restart. At every decision at ti
 2. At s the job is seated: it pays at most c, and is then in place, works at r and never moves. There are
    nodes enough, as rectangles that overlap were put into one calendar; jobs that are not in place give way,
    and each virtual node and each job of whole nodes has nodes of its own.
-3. A job that is due and not in place works elsewhere only if it is at least as fast there, and if its
-   rectangle leaves time for what it pays there and for the restart back (`kernels.may_have`). So the
-   inequality holds with c a full restart until it is seated.
+3. A job that is due and not in place stays elsewhere only if it owes nothing there and is at least as fast.
+   So the inequality holds with c a full restart until it is seated.
 4. Before s a job may hold any GPUs: what it works only makes w less, and c is counted in full.
 """
 

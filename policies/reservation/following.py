@@ -8,7 +8,8 @@ that are due but run elsewhere. Nodes are enough: what is due together was reser
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import cached_property
 from math import inf
 
 from clustersim.scheduler import Proposal, State
@@ -28,210 +29,158 @@ def follow(state: State, reservations: Reservations, rule: Callable[[], None] | 
     """
     reservations.update(state)
     if rule is None:
-        *lists, wake_at = reservations.call(kernels.decide)
+        changed, wake_at = reservations.call(kernels.decide)
     else:
         reservations.call(kernels.begin)
         rule()
-        *lists, wake_at = reservations.call(kernels.finish)
+        changed, wake_at = reservations.call(kernels.finish)
     proposal = state.proposal()
-    if lists[0]:
-        _Following(reservations, proposal, *lists).propose()
+    if changed:
+        _Following(reservations, proposal).propose(changed)
     if wake_at < inf:
         proposal.wake_at = float(wake_at)
     return proposal
 
 
 class _Following:
-    """One decision (`kernels.finish`). `serves`: by node of the cluster, the virtual node that it serves, or
-    `_WHOLE`. `fixed`: the jobs that they serve, which stay there.
+    """One decision. `seated`: the jobs that were seated, and those that stay in place once `serves` is known:
+    by node of the cluster, the virtual node that it serves, or `_WHOLE`. Jobs of full nodes do not need it.
     """
 
-    def __init__(
-        self,
-        reservations: Reservations,
-        proposal: Proposal,
-        changed: list[int],
-        due: list[int],
-        able: list[int],
-    ):
-        self.reservations, self.proposal, self.changed = reservations, proposal, changed
-        self.due, self.able = set(due), set(able)
+    def __init__(self, reservations: Reservations, proposal: Proposal):
+        self.reservations, self.proposal = reservations, proposal
         self.jobs, self.sizes, self.views = reservations.jobs, reservations.sizes, reservations.views
-        self.serves: dict[int, int] = {}
-        self.fixed: set[int] = set()
-        self._is_claimed = False  # whether the nodes of all jobs in place are noted
+        self.seated: set[int] = set()
 
-    def propose(self) -> None:
-        """Shrink first, then seat the jobs that must follow their reservation, then grow, then seat those
-        that were to grow but could not.
+    def propose(self, changed: list[int]) -> None:
+        """Shrink jobs, then seat those that are due, by the ends of their reservations, then let the others
+        grow, the largest first.
         """
-        jobs, sizes = self.jobs, self.sizes
-        for i in self.changed:
+        jobs, sizes, views, proposal = self.jobs, self.sizes, self.views, self.proposal
+        due, growing = list[int](), list[int]()
+        for i in changed:
             held, target = jobs.held[i], jobs.target[i]
             if held and (target < 0 or sizes.type[target] != jobs.held_type[i]):
-                self.proposal.stop(self.views[i])
-            elif target >= 0 and sizes.gpus[target] < held:
-                self.proposal.resize(self.views[i], int(sizes.gpus[target]))
-        due = [i for i in self.changed if i in self.due]
-        due.sort(key=lambda i: (jobs.end_s[i], self.views[i].order))
-        unseated = [i for i in due if not self._keep(i)]
-        self._seat([i for i in unseated if jobs.target[i] == jobs.row[i] and self._must_move(i)])
-        growing = [i for i in self.changed if i not in self.fixed and jobs.target[i] >= 0]
-        for i in sorted(growing, key=lambda i: (-sizes.gpus[jobs.target[i]], self.views[i].order)):
+                proposal.stop(views[i])
+            elif held and sizes.gpus[target] < held:
+                proposal.resize(views[i], sizes.gpus[target])
+            if target >= 0:
+                (due if self._is_due(i) and target == jobs.row[i] else growing).append(i)
+        queue = deque(sorted(due, key=lambda i: (jobs.end_s[i], views[i].order)))
+        while queue:
+            for rival in self._seat(queue.popleft()):
+                (queue if self._is_due(rival) else growing).append(rival)
+        for i in sorted(growing, key=lambda i: (-sizes.gpus[jobs.target[i]], views[i].order)):
             self._grow(i)
-        failed = [i for i in unseated if i not in self.fixed and self._drafted(i) != jobs.target[i]]
-        self._seat([i for i in failed if self._must_move(i)])
-        for view in self.proposal.changes:
+        for view in proposal.changes:
             i = self.reservations.row[view]
-            jobs.in_place[i] = int(i in self.fixed)
-
-    def _drafted(self, i: int) -> int:
-        """The size that a job holds in the draft; -1 if none."""
-        return self.reservations.row_on(i, self.proposal.placement(self.views[i]))
+            jobs.in_place[i] = i in self.seated
 
     def _grow(self, i: int) -> None:
         """Give a job the GPUs that it lacks, if they are free; else what it holds."""
-        view, target, drafted = self.views[i], self.jobs.target[i], self._drafted(i)
-        sizes, proposal = self.sizes, self.proposal
-        is_enough = sizes.type[drafted] == sizes.type[target] and sizes.gpus[drafted] >= sizes.gpus[target]
-        if target < 0 or (drafted >= 0 and is_enough) or not view.in_system:
-            return
-        gpus, gpu_type = int(sizes.gpus[target]), self.reservations.types[sizes.type[target]] or None
+        view, target, proposal = self.views[i], self.jobs.target[i], self.proposal
+        gpus, gpu_type = self.sizes.gpus[target], self.reservations.types[self.sizes.type[target]] or None
         if proposal.placement(view):
-            proposal.resize(view, gpus, gpu_type=gpu_type)
+            if gpus > proposal.gpus(view):
+                proposal.resize(view, gpus)
             return
-        placement = proposal.start(view, gpus, gpu_type=gpu_type)
-        if placement is None and view.gpus:
+        placement = proposal.start(view, gpus, gpu_type=gpu_type) if view.in_system else None
+        if placement is None:
             proposal.keep(view)
-        elif placement and self.jobs.row[i] == target and not self._fits(i, placement):
+        elif target == self.jobs.row[i] and not self._fits(i, placement):
             proposal.stop(view)  # its reservation begins early: at its address, if that is free
-            nodes = self._choose(i, set())
+            nodes = self._choose(i, {}, {})
             if nodes and proposal.has_room(view, nodes):
                 proposal.start(view, gpus, on=nodes)
             else:
                 proposal.start(view, gpus, gpu_type=gpu_type)
 
-    def _must_move(self, i: int) -> bool:
-        """Whether a job that is due may not stay where it is, on spare GPUs."""
-        return i not in self.able or self._drafted(i) != self.jobs.held_row[i]
+    def _is_due(self, i: int) -> bool:
+        return self.jobs.row[i] >= 0 and self.jobs.start_s[i] <= self.reservations.now_s + kernels.INSTANT_S
 
     # Addresses
 
-    def _serve(self, i: int, placement: Placement) -> None:
-        """Let the nodes of a job in place serve its address."""
-        self.fixed.add(i)
-        self.serves.update(dict.fromkeys([node for node, _ in placement], int(self.jobs.address[i])))
+    @cached_property
+    def serves(self) -> dict[int, int]:
+        jobs = self.jobs
+        for i, view in self.views.items():
+            is_there = jobs.in_place[i] and jobs.held_row[i] == jobs.row[i] and self._is_due(i)
+            if is_there and view not in self.proposal.changes:
+                self.seated.add(i)
+        places = {i: self.proposal.placement(self.views[i]) or () for i in self.seated}
+        return {node: jobs.address[i] for i, placement in places.items() for node, _ in placement}
 
-    def _claim(self) -> None:
-        """Note which nodes serve the jobs that stay in place, before a job is seated."""
-        if self._is_claimed:
-            return
-        self._is_claimed = True
-        for i in self.due.difference(self.changed):
-            if self.jobs.held_row[i] == self.jobs.row[i]:
-                self._serve(i, self.proposal.placement(self.views[i]) or ())
-
-    def _fits(self, i: int, placement: Placement) -> bool:
+    def _fits(self, i: int, placement: Placement | None) -> bool:
         """Whether a job that runs on `placement` is at its address there."""
-        row, v, node = self.jobs.row[i], int(self.jobs.address[i]), placement[0][0]
-        if self.reservations.row_on(i, placement) != row:
+        row, v = self.jobs.row[i], self.jobs.address[i]
+        if not placement or self.reservations.row_on(i, placement) != row:
             return False
         pool = self.reservations.pools[self.sizes.type[row]]
         if v == _WHOLE and len(placement) * pool.gpus_per_node == self.sizes.gpus[row]:
             return True  # no other job is on these nodes
-        self._claim()
         if v == _WHOLE:
-            is_alone = all(node not in self.serves for node, _ in placement)
-            return bool(is_alone and len(placement) == self.sizes.nodes[row])
-        is_free = node not in self.serves and v not in self.serves.values()
-        return len(placement) == 1 and (is_free or self.serves.get(node) == v)
+            return len(placement) == self.sizes.nodes[row] and self.serves.keys().isdisjoint(dict(placement))
+        address = self.serves.get(placement[0][0])
+        return len(placement) == 1 and (v not in self.serves.values() if address is None else address == v)
 
-    def _keep(self, i: int) -> bool:
-        """Seat a job where it runs, if its address can be there."""
-        placement = self.proposal.placement(self.views[i])
-        if placement and self.jobs.target[i] == self.jobs.row[i] and self._fits(i, placement):
-            self._serve(i, placement)
-            self.jobs.in_place[i] = 1
-        return i in self.fixed
-
-    def _seat(self, rows: Iterable[int]) -> None:
-        """Seat jobs that are due, in this order. Jobs that are not seated give way."""
-        queue, evicted = deque(rows), list[int]()
-        while queue:
-            i = queue.popleft()
-            if i in self.fixed or not self.views[i].in_system:
-                continue
-            for rival in self._seat_job(i):
-                (queue if rival in self.due else evicted).append(rival)
-        for i in evicted:
-            if not self.proposal.placement(self.views[i]):
-                self._grow(i)
-
-    def _seat_job(self, i: int) -> list[int]:
-        """Give a job its address. Returns the jobs that gave way."""
+    def _seat(self, i: int) -> list[int]:
+        """Give a job that is due its address. Returns the jobs that gave way."""
         view, row, proposal, evicted = self.views[i], self.jobs.row[i], self.proposal, list[int]()
-        gpus, gpu_type = int(self.sizes.gpus[row]), self.sizes.type[row]
-        held_placement, placement = proposal.placement(view), None
-        if held_placement:
-            proposal.stop(view)
-        if self.jobs.address[i] == _WHOLE:
-            placement = proposal.start(view, gpus, gpu_type=self.reservations.types[gpu_type] or None)
-        if placement is not None and not self._fits(i, placement):
-            proposal.stop(view)
-            placement = None
-        if placement is None:
-            nodes = self._choose(i, {node for node, _ in held_placement or ()})
-            for place in nodes:
-                evicted += self._clear(i, place)
+        if i in self.seated or not view.in_system:
+            return evicted
+        gpus, gpu_type = self.sizes.gpus[row], self.reservations.types[self.sizes.type[row]] or None
+        held_placement = placement = proposal.placement(view)
+        if not self._fits(i, placement):
+            if placement:
+                proposal.stop(view)
+            placement = proposal.start(view, gpus, gpu_type=gpu_type)
+        if not self._fits(i, placement):
+            if placement:
+                proposal.stop(view)
+            jobs_on = self._jobs_on()
+            nodes = self._choose(i, jobs_on, dict(held_placement or ()))
+            for node, _ in nodes:  # jobs of which the GPUs are not needed get them back when jobs grow
+                for rival in jobs_on.get(node, {}):
+                    if rival not in self.seated and proposal.placement(self.views[rival]):
+                        proposal.stop(self.views[rival])
+                        evicted.append(rival)
             if not nodes or not proposal.has_room(view, nodes):
                 return evicted
             placement = proposal.start(view, gpus, on=nodes)
-        self._serve(i, placement or ())
+        self.seated.add(i)
+        self.jobs.in_place[i] = 1
+        if "serves" in vars(self):
+            self.serves.update(dict.fromkeys(dict(placement or ()), self.jobs.address[i]))
         return evicted
 
-    def _choose(self, i: int, held_nodes: set[int]) -> Placement:
+    def _choose(self, i: int, jobs_on: dict[int, dict[int, int]], held_nodes: dict[int, int]) -> Placement:
         """Nodes for a job that is due: its virtual node's if that has one; else those on which the fewest
         GPUs have to be cleared. Empty if there are not enough.
         """
-        self._claim()
-        row, v, view = self.jobs.row[i], int(self.jobs.address[i]), self.views[i]
-        pool, gpus = self.reservations.pools[self.sizes.type[row]], int(self.sizes.gpus[row])
-        servers = [node for node, address in self.serves.items() if address == v]
-        if v != _WHOLE and servers:
-            return ((servers[0], gpus),)
+        row, v, view, serves = self.jobs.row[i], self.jobs.address[i], self.views[i], self.serves
+        pool, gpus = self.reservations.pools[self.sizes.type[row]], self.sizes.gpus[row]
+        for node, address in serves.items():
+            if v != _WHOLE and address == v:
+                return ((node, gpus),)
         counts, node_gpus = view.node_counts, pool.gpus_per_node
         if sum(counts) != gpus:
             counts = tuple(min(node_gpus, gpus - place) for place in range(0, gpus, node_gpus))
         # A job in whole nodes takes the rest of its last one, too: that is what it has reserved.
         needed = gpus if v != _WHOLE else node_gpus if counts[0] == node_gpus else counts[0]
-        ranked, gpus_on = [], None
+        ranked = []
         for node in range(pool.first, pool.first + pool.nodes):
-            free, held = self.proposal.free_on(node), 0
-            if free < needed:
-                gpus_on = self._gpus_on() if gpus_on is None else gpus_on
-                held = sum(gpus_on.get(node, {}).values())
-            if node not in self.serves and free + held >= needed:
+            free = self.proposal.free_on(node)
+            if node not in serves and free + sum(jobs_on.get(node, {}).values()) >= needed:
                 ranked.append((max(0, needed - free), node not in held_nodes, free, node))
         if len(ranked) < len(counts):
             return ()
         nodes = tuple(sorted(zip([node for *_, node in sorted(ranked)], counts, strict=False)))
         return nodes if self.proposal.in_shape(view, nodes) else ()
 
-    def _gpus_on(self) -> dict[int, dict[int, int]]:
+    def _jobs_on(self) -> dict[int, dict[int, int]]:
         """By node, the jobs on it in the draft, with their GPUs there."""
-        gpus_on: dict[int, dict[int, int]] = {}
+        jobs_on: dict[int, dict[int, int]] = {}
         for i, view in self.views.items():
             for node, gpus in self.proposal.placement(view) or ():
-                gpus_on.setdefault(node, {})[i] = gpus
-        return gpus_on
-
-    def _clear(self, i: int, place: tuple[int, int]) -> list[int]:
-        """Make room for GPUs of a job on a node: jobs that are not due go first, then small ones, then late
-        submissions. Returns the jobs that gave way.
-        """
-        gpus_of, evicted = self._gpus_on().get(place[0], {}), list[int]()
-        for rival in sorted(gpus_of, key=lambda j: (j in self.due, gpus_of[j], -self.views[j].order)):
-            if rival not in self.fixed and not self.proposal.has_room(self.views[i], (place,)):
-                self.proposal.stop(self.views[rival])
-                evicted.append(rival)
-        return evicted
+                jobs_on.setdefault(node, {})[i] = gpus
+        return jobs_on

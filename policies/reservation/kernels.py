@@ -16,15 +16,14 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
 
-from .tables import Job, Pool, Size, Tables
+from .tables import Job, Size, Tables
 
 __all__ = ["admit", "begin", "decide", "finish", "least_s", "may_hold"]
 
 INSTANT_S = 1e-6  # times this close are one: they differ by rounding
 SLACK_S = 1e-3  # far more than the rounding of times
-ROUND, ROUNDS = 6, 6  # attempts to fill jobs anew from one order, and how often that order is taken
-FILLS = 600  # jobs filled anew for one new job, about
-LEAST_ATTEMPTS = 4
+FILLS = 300  # jobs filled anew for one new job, about
+LEAST_ATTEMPTS, MOST_ATTEMPTS = 3, 24
 LEAD_RESTARTS = 3.0  # a reservation begins soon when it does so within this many restarts
 
 
@@ -132,37 +131,31 @@ def reserve(rectangle: Rectangle, calendar: Calendar, tables: Tables) -> None:
     """Enter a rectangle into the calendar."""
     row, start, end, v = rectangle
     size = tables.sizes[row]
-    pool = calendar.pools[size.type]
+    pool, opens_s, closes_s = calendar.pools[size.type], calendar.opens_s, calendar.closes_s
     if v < 0:
         take(pool, size.nodes, start, end)
         return
-    if v == len(calendar.virtual):
+    while len(calendar.type) <= v:
         calendar.virtual.append(Timeline([tables.now_s], [0]))
         calendar.type.append(-1)
-        calendar.opens_s.append(inf)
-        calendar.closes_s.append(-inf)
+        opens_s.append(inf)
+        closes_s.append(-inf)
     if calendar.type[v] < 0:
         calendar.type[v], calendar.virtual[v].free[0] = size.type, tables.pools[size.type].node_gpus
-        take(pool, 1, start, end)
-    else:
-        take(pool, 1, start, calendar.opens_s[v])
-        take(pool, 1, calendar.closes_s[v], end)
+        opens_s[v] = closes_s[v] = start
+    take(pool, 1, start, opens_s[v])
+    take(pool, 1, closes_s[v], end)
     take(calendar.virtual[v], size.gpus, start, end)
-    calendar.opens_s[v] = min(start, calendar.opens_s[v])
-    calendar.closes_s[v] = max(end, calendar.closes_s[v])
+    opens_s[v], closes_s[v] = min(start, opens_s[v]), max(end, closes_s[v])
 
 
 def calendar_of(reserved: list[int], tables: Tables) -> Calendar:
-    """The calendar of the reservations of these jobs."""
-    now, count = tables.now_s, 0
-    for i in reserved:
-        count = max(count, tables.jobs[i].address + 1)
-    pools = [Timeline([now], [tables.pools[t].nodes]) for t in range(len(tables.pools))]
-    virtual = [Timeline([now], [0]) for _ in range(count)]
-    calendar = Calendar(pools, virtual, [-1] * count, [inf] * count, [-inf] * count)
+    """The calendar of the reservations of these jobs, first without virtual nodes."""
+    pools = [Timeline([tables.now_s], [tables.pools[t].nodes]) for t in range(len(tables.pools))]
+    calendar = Calendar(pools, pools[:0], [0][:0], [inf][:0], [inf][:0])
     for k in range(len(tables.plans)):
         plan = tables.plans[k]
-        if plan.time_s > now:
+        if plan.time_s > tables.now_s:
             take(pools[plan.type], -plan.nodes, plan.time_s, inf)
     for i in reserved:
         job = tables.jobs[i]
@@ -233,143 +226,93 @@ def adopt(job: Job, rectangle: Rectangle) -> None:
 
 def catch_up(reserved: list[int], tables: Tables) -> None:
     """Reserve anew for jobs that are behind: their GPUs were slower than predicted, or failed."""
-    now = tables.now_s
     for i in reserved:
         job = tables.jobs[i]
-        if not is_due(job, now) or job.retry_s > now:
-            continue
-        if now + need_s(job, tables.sizes[job.row]) <= job.end_s + SLACK_S:
-            continue
-        job.retry_s = now + max(1.0, 0.05 * (job.end_s - now))
-        rectangle = minimum_share(job, 0.0, calendar_of([j for j in reserved if j != i], tables), tables)
-        if rectangle.row >= 0:
-            adopt(job, rectangle)
+        if tables.now_s + need_s(job, tables.sizes[job.row]) > job.end_s + SLACK_S:
+            rectangle = minimum_share(job, calendar_of([j for j in reserved if j != i], tables), tables)
+            if rectangle.row >= 0:
+                adopt(job, rectangle)
 
 
 # Minimum satisfactory share
 
 
-def minimum_share(job: Job, leeway: float, calendar: Calendar, tables: Tables) -> Rectangle:
+def minimum_share(job: Job, calendar: Calendar, tables: Tables) -> Rectangle:
     """The rectangle of least GPU time that does the work of a job by its deadline, as late as possible. That
-    is the one of fewest GPUs. With a `leeway`, of the rectangles with so much more GPU time (a share) the one
-    that begins last, on more GPUs. GPU time counts as much as its type is worth.
+    is the one of fewest GPUs. GPU time counts as much as its type is worth.
 
     A rectangle begins with a restart. If none fits so, that of a job that never ran may begin with a launch,
     at once.
     """
     now, least_gpu_s, rectangle = tables.now_s, inf, Rectangle(-1, 0.0, 0.0, -1)
     for launch in range(1 + job.is_new):
-        placed_type, leeway = -1, 0.0 if launch else leeway
         for row in range(job.first_row, job.end_row):
             size = tables.sizes[row]
-            work_s = job.work / size.rate
-            if now + work_s > job.deadline_s or size.type == placed_type:
-                continue
-            span = (size.launch_s if launch else size.restart_s) + work_s
+            span = (size.launch_s if launch else size.restart_s) + job.work / size.rate
             end = min(job.deadline_s, now + span + INSTANT_S / 2) if launch else job.deadline_s
             gpu_s = tables.pools[size.type].value * size.gpus * span
-            if end - span < now or gpu_s > (1.0 + leeway) * least_gpu_s:
+            if end - span < now or gpu_s >= least_gpu_s:
                 continue
             start, v = latest_place(size, span, end, now, calendar)
-            if start == -inf:
-                continue
-            if gpu_s < least_gpu_s or start > rectangle.start_s:
-                rectangle = Rectangle(row, start, start + span, v)
-                least_gpu_s = min(least_gpu_s, gpu_s)
-            if leeway == 0.0:
-                placed_type = size.type
+            if start > -inf:
+                rectangle, least_gpu_s = Rectangle(row, start, start + span, v), gpu_s
         if rectangle.row >= 0:
             break
     return rectangle
 
 
 def admit(new: int, tables: Tables) -> tuple[bool, float]:
-    """Reserve for job `new` if it and all jobs with a reservation then finish in time. If it does not fit
-    beside the others, those with later deadlines are filled anew, then all. Returns whether that succeeds. If
-    not, all is as before, but shorter (`renew`).
+    """Reserve for job `new` if it and all jobs with a reservation then finish in time: beside the others,
+    else by filling anew those with later deadlines, else all. Returns whether that succeeds. If not, all is
+    as before, but shorter (`renew`).
 
     Returns as well the latest deadline of a job that did not fit, -inf if all did; only reservations up to
     then were in the way.
     """
-    reserved, jobs, new_job, former_count = renew(tables), tables.jobs, tables.jobs[new], 1
-    rectangle = minimum_share(new_job, 0.0, calendar_of(reserved, tables), tables)
-    if rectangle.row >= 0:
-        adopt(new_job, rectangle)
-        return True, -inf
-    short_s = overload_s(new, tables)
-    if short_s > -inf:
-        return False, short_s
-    for from_s in (new_job.deadline_s, -inf):
+    reserved, jobs, short_s, former_count = renew(tables), tables.jobs, -inf, 0
+    for from_s in (inf, jobs[new].deadline_s, -inf):
         anew = [i for i in tables.line if i == new or (jobs[i].row >= 0 and jobs[i].deadline_s >= from_s)]
-        if len(anew) == former_count:
-            short_s = max(short_s, new_job.deadline_s)
-        else:
-            fits, failed_s = fill_anew(anew, [i for i in reserved if jobs[i].deadline_s < from_s], tables)
+        if len(anew) > former_count:
+            staying, former_count = [i for i in reserved if jobs[i].deadline_s < from_s], len(anew)
+            fits, failed_s = fill_anew(anew, staying, tables)
             short_s = max(short_s, failed_s)
             if fits:
                 return True, short_s
-        former_count = len(anew)
     return False, short_s
 
 
 def fill_anew(anew: list[int], staying: list[int], tables: Tables) -> tuple[bool, float]:
-    """Fill jobs anew, by deadline, beside those `staying`. What does not fit comes first next time. After a
-    round of attempts all begins anew with more leeway: larger and later rectangles leave other gaps. The last
+    """Fill jobs anew, by deadline, beside those `staying`. What does not fit comes first next time. The last
     attempt takes the latest deadline first, which is exact on one GPU: as rectangles end as late as they can,
     it leaves no gap that another order could use. Returns whether all fit, and the latest deadline of one
     that did not.
     """
-    short_s, leeway, order, count = -inf, 0.0, anew, len(anew)
-    former_calendar, tried_orders = calendar_of(staying, tables), [anew]
-    attempts = max(LEAST_ATTEMPTS, min(ROUND * ROUNDS, FILLS // count))
+    short_s, order, former_calendar, tried_orders = -inf, anew.copy(), calendar_of(staying, tables), [anew]
+    tried_orders.clear()
+    attempts = max(LEAST_ATTEMPTS, min(MOST_ATTEMPTS, FILLS // len(anew)))
     for attempt in range(attempts + 1):
         if attempt == attempts:
-            leeway, order = 0.0, anew[::-1]
-        elif attempt % ROUND == 0:
-            leeway = 0.0 if attempt == 0 else 0.0125 * 2.0 ** (attempt // ROUND)
-            order = anew.copy()
-            tried_orders.clear()
+            order = anew[::-1]
         elif order in tried_orders:
             continue  # it would only come round again
         tried_orders.append(order.copy())
         calendar, rectangles = copy_of(former_calendar), [Rectangle(-1, 0.0, 0.0, -1)]
         rectangles.clear()
         for i in order:
-            rectangle = minimum_share(tables.jobs[i], leeway, calendar, tables)
+            rectangle = minimum_share(tables.jobs[i], calendar, tables)
             if rectangle.row < 0:
                 break
             reserve(rectangle, calendar, tables)
             rectangles.append(rectangle)
         fitting = len(rectangles)
-        if fitting == count:
-            for k in range(count):
+        if fitting == len(order):
+            for k in range(fitting):
                 adopt(tables.jobs[order[k]], rectangles[k])
             return True, short_s
         failed = order.pop(fitting)
         order.insert(0, failed)
         short_s = max(short_s, tables.jobs[failed].deadline_s)
-        if fitting == 0:
-            break  # it does not even fit beside those that stay
     return False, short_s
-
-
-def overload_s(new: int, tables: Tables) -> float:
-    """The first deadline by which jobs with a reservation and the `new` one need more worth of GPU time than
-    there is until then, so that no order helps; -inf if there is none.
-    """
-    needed_gpu_s, worth = 0.0, 0.0
-    if len(tables.plans) > 0:
-        return -inf
-    for t in range(len(tables.pools)):
-        worth += tables.pools[t].value * tables.pools[t].gpus
-    for i in tables.line:
-        job = tables.jobs[i]
-        if job.row >= 0 or i == new:
-            needed_gpu_s += least_s(i, tables)[0]
-            is_later = job.deadline_s >= tables.jobs[new].deadline_s
-            if is_later and needed_gpu_s > worth * (job.deadline_s - tables.now_s):
-                return job.deadline_s
-    return -inf
 
 
 def least_s(i: int, tables: Tables) -> tuple[float, float]:
@@ -391,8 +334,7 @@ def next_step(job: Job, now: float, sizes: Any, pools: Any) -> tuple[float, int]
     the size; -1 if there is none. Only steps that finish the job earlier count.
 
     The GPU time of a size is that of finishing on it, with a restart unless the job holds it already. Without
-    GPUs it is that of finishing on the smallest size later on. GPUs count as much as their type is worth.
-    Growths are rounded, since jobs of a kind often have the same and their deadlines then decide.
+    GPUs it is the least of all sizes, later on. GPUs count as much as their type is worth.
     """
     target_s, target_worth, target_type, target_gpus, cost = inf, 0.0, -1, 0, inf
     if job.target >= 0:
@@ -404,11 +346,8 @@ def next_step(job: Job, now: float, sizes: Any, pools: Any) -> tuple[float, int]
     else:
         for row in range(job.first_row, job.end_row):
             size = sizes[row]
-            is_smallest = row == job.first_row or size.type != sizes[row - 1].type
-            if is_smallest and size.gpus <= room(job, size, pools[size.type]):
+            if size.gpus <= pools[size.type].spare:
                 cost = min(cost, pools[size.type].value * size.gpus * (job.work / size.rate + size.restart_s))
-        if cost == inf:
-            cost = 0.0
     stay_s = inf
     if job.held - (target_gpus if target_type == job.held_type else 0) <= pools[job.held_type].spare:
         stay_s = finish_s(job, sizes)
@@ -417,11 +356,10 @@ def next_step(job: Job, now: float, sizes: Any, pools: Any) -> tuple[float, int]
         size = sizes[row]
         pool, gpus = pools[size.type], size.gpus - (target_gpus if size.type == target_type else 0)
         worth = pool.value * size.gpus
-        if gpus <= 0 or worth <= target_worth or gpus > room(job, size, pool):
+        if gpus <= 0 or worth <= target_worth or gpus > pool.spare:
             continue
         size_s = job.work / size.rate + (0.0 if row == job.held_row else size.restart_s)
-        growth = (worth * size_s - cost) / (worth - target_worth) + INSTANT_S / 2
-        growth -= growth % INSTANT_S
+        growth = (worth * size_s - cost) / (worth - target_worth)
         if growth < least_growth and size_s < target_s and may_have(job, row, stay_s, now, sizes):
             least_growth, step = growth, row
     return least_growth, step
@@ -432,41 +370,21 @@ def finish_s(job: Job, sizes: Any) -> float:
     return job.paying_s + job.work / sizes[job.held_row].rate if job.held_row >= 0 else inf
 
 
-def room(job: Job, size: Size, pool: Pool) -> int:
-    """The spare GPUs for a size. Those held back may serve sizes up to the one that the job holds."""
-    is_kept = size.gpus <= job.held and size.type == job.held_type
-    return pool.spare if is_kept else pool.spare - pool.held_back
-
-
 def may_have(job: Job, row: int, stay_s: float, now: float, sizes: Any) -> bool:
     """Whether a job may hold a size without danger to its reservation, and gains by it. `stay_s`: in how many
     seconds it finishes where it is; infinite if it cannot stay.
 
-    Spare GPUs may be gone at the next event. So a job that is due can afford them only if its rectangle
-    leaves time for the restart there, which is time without work, and for the one back.
+    Spare GPUs may be gone at the next event. So a job that is due may only stay on them, and only where it
+    does not fall behind its rectangle.
     """
-    is_job_due, size = is_due(job, now), sizes[row]
-    if is_job_due and row == job.row:
-        return True
+    size, is_held = sizes[row], row == job.held_row
+    if is_due(job, now):
+        return row == job.row or (is_held and job.paying_s == 0.0 and size.rate >= sizes[job.row].rate)
     is_larger = size.gpus > job.held or size.type != job.held_type
     if is_larger and size.restart_s + job.work / size.rate >= stay_s:
         return False
-    if job.row < 0:
-        return True
-    stays = row == job.held_row
-    away_s = job.paying_s if stays else size.restart_s
-    if is_job_due:
-        return returns_in_time(job, size, away_s, now + SLACK_S, sizes)
-    return stays or size.gpus <= sizes[job.row].gpus or job.start_s >= now + away_s
-
-
-def returns_in_time(job: Job, size: Size, away_s: float, now: float, sizes: Any) -> bool:
-    """Whether a job that is due does not fall behind its rectangle on another size, where it has `away_s`
-    seconds to pay: it is as fast there, and can go back at any time.
-    """
-    reserved = sizes[job.row]
-    back_s = now + away_s + reserved.restart_s + job.work / reserved.rate
-    return size.rate >= reserved.rate and (away_s == 0.0 or back_s <= job.end_s)
+    is_soon = job.row >= 0 and job.start_s < now + size.restart_s
+    return is_held or not is_soon or size.gpus <= sizes[job.row].gpus
 
 
 def may_hold(i: int, row: int, tables: Tables) -> bool:
@@ -475,51 +393,44 @@ def may_hold(i: int, row: int, tables: Tables) -> bool:
     return may_have(job, row, finish_s(job, tables.sizes), tables.now_s, tables.sizes)
 
 
-def share_spare(tables: Tables) -> None:
+def share_spare(tables: Tables) -> bool:
     """Give out spare GPUs step by step, the least growth of GPU time per GPU first; of equal ones first those
     that change nothing, then by deadline. Jobs without GPUs begin in the order of their deadlines, as their
-    first step is the same for all.
+    first step is the same for all. Returns whether a job has left GPUs for those of another type, with which
+    others may go on.
     """
     jobs, sizes, pools, line = tables.jobs, tables.sizes, tables.pools, tables.line
     steps = [(0.0, False, 0, 0)]  # growth, whether it changes anything, place in line, size
     steps.clear()
-    has_step = [False] * len(line)
-    waiting, pending = 0, -1  # places in line: the next job that may begin, and one that has a first step
-    if not has_spare(pools):
-        return
+    has_left = False
     for k in range(len(line)):
         if jobs[line[k]].held > 0 or jobs[line[k]].target >= 0:
-            has_step[k] = push_step(k, steps, tables)
-    while has_spare(pools):
-        while pending < 0 and waiting < len(line):
-            job = jobs[line[waiting]]
-            if job.waits == 1 and job.target < 0 and not has_step[waiting]:
-                has_step[waiting] = push_step(waiting, steps, tables)
-                pending = waiting if has_step[waiting] else -1
-            waiting += 1
-        if len(steps) == 0:
-            break
+            push_step(k, steps, tables)
+    beginner = push_beginner(0, steps, tables)
+    while len(steps) > 0 and has_spare(pools):
         _, _, k, row = heappop(steps)
         job, size = jobs[line[k]], sizes[row]
-        pool, added_gpus, leaves = pools[size.type], size.gpus, False
-        if job.target >= 0:
-            leaves = sizes[job.target].type != size.type
-            added_gpus -= 0 if leaves else sizes[job.target].gpus
-        if added_gpus <= room(job, size, pool):
-            if leaves:
-                pools[sizes[job.target].type].spare += sizes[job.target].gpus
-            pool.spare -= added_gpus
-            job.target = row
-        else:
-            leaves = False
-        has_step[k] = push_step(k, steps, tables)
-        if k == pending:
-            pending = -1
-        if leaves:  # others may go on with the GPUs that it leaves
-            waiting = 0
-            for j in range(len(line)):
-                if not has_step[j] and jobs[line[j]].target >= 0:
-                    has_step[j] = push_step(j, steps, tables)
+        leaves = job.target >= 0 and sizes[job.target].type != size.type
+        left_gpus = sizes[job.target].gpus if job.target >= 0 else 0
+        if size.gpus - (0 if leaves else left_gpus) <= pools[size.type].spare:
+            if job.target >= 0:
+                pools[sizes[job.target].type].spare += left_gpus
+            pools[size.type].spare -= size.gpus
+            job.target, has_left = row, has_left or leaves
+        push_step(k, steps, tables)
+        if k == beginner:
+            beginner = push_beginner(k + 1, steps, tables)
+    return has_left
+
+
+def push_beginner(k: int, steps: list[tuple[float, bool, int, int]], tables: Tables) -> int:
+    """Enter the first step of the next job without GPUs, from the k-th in line on. Returns its place."""
+    while k < len(tables.line):
+        job = tables.jobs[tables.line[k]]
+        if job.waits == 1 and job.target < 0 and push_step(k, steps, tables):
+            return k
+        k += 1
+    return k
 
 
 def push_step(k: int, steps: list[tuple[float, bool, int, int]], tables: Tables) -> bool:
@@ -542,100 +453,75 @@ def has_spare(pools: Any) -> bool:
 
 
 def begin(tables: Tables) -> None:
-    """Give jobs what they have reserved for now (`target`). Reservations that begin soon begin early if GPUs
-    are idle, else GPUs are held back for them.
+    """Give jobs what they have reserved for now (`target`). Reservations that begin soon begin early if what
+    their jobs lack is idle.
     """
     jobs, sizes, pools, reserved = tables.jobs, tables.sizes, tables.pools, renew(tables)
     catch_up(reserved, tables)
     for t in range(len(pools)):
         pools[t].spare = pools[t].idle = pools[t].gpus
-        pools[t].held_back = 0
     for i in tables.line:
         jobs[i].target = -1
         pools[jobs[i].held_type].idle -= jobs[i].held
-    for i in reserved:
-        if is_due(jobs[i], tables.now_s):
-            give(jobs[i], sizes, pools)
-    for t in range(len(pools)):
-        pools[t].spare = max(0, pools[t].spare)
-    for i in reserved:
-        job, size = jobs[i], sizes[jobs[i].row]
-        pool = pools[size.type]
-        if job.target >= 0 or job.start_s > tables.now_s + LEAD_RESTARTS * size.restart_s:
-            continue
-        if size.gpus <= pool.spare and lacking(job, size) <= pool.idle:
-            give(job, sizes, pools)
-        else:
-            pool.held_back += lacking(job, size)
-
-
-def give(job: Job, sizes: Any, pools: Any) -> None:
-    """Let a job have what it has reserved."""
-    size = sizes[job.row]
-    job.target = job.row
-    pools[size.type].spare -= size.gpus
-    pools[size.type].idle -= lacking(job, size)
-
-
-def lacking(job: Job, size: Size) -> int:
-    """The GPUs that a job lacks for a size."""
-    return max(0, size.gpus - (job.held if job.held_type == size.type else 0))
+    for lead_restarts in (0.0, LEAD_RESTARTS):
+        for i in reserved:
+            job, size = jobs[i], sizes[jobs[i].row]
+            pool, latest_s = pools[size.type], tables.now_s + INSTANT_S + lead_restarts * size.restart_s
+            lacking = max(0, size.gpus - (job.held if job.held_type == size.type else 0))
+            is_possible = lead_restarts == 0.0 or (size.gpus <= pool.spare and lacking <= pool.idle)
+            if job.target < 0 and job.start_s <= latest_s and is_possible:
+                job.target = job.row
+                pool.spare -= size.gpus
+                pool.idle -= lacking
 
 
 def widen(tables: Tables) -> None:
-    """Let due jobs that cannot afford spare GPUs reserve whole nodes of them until they finish."""
-    now, sizes = tables.now_s, tables.sizes
-    reserved = [i for i in tables.line if tables.jobs[i].row >= 0]
-    for i in reserved:
-        job = tables.jobs[i]
+    """Let jobs that are in place move to spare GPUs where they finish earlier: they reserve whole nodes of
+    them until then.
+    """
+    now, jobs, sizes = tables.now_s, tables.jobs, tables.sizes
+    calendar = calendar_of([i for i in tables.line if jobs[i].row >= 0], tables)
+    for i in tables.line:
+        job = jobs[i]
         if not (is_due(job, now) and job.target == job.held_row and job.target == job.row):
             continue
-        t = sizes[job.row].type
-        pool = tables.pools[t]
-        latest_s = min(job.deadline_s, now + job.paying_s + job.work / sizes[job.row].rate)
-        for row in range(job.end_row - 1, job.row, -1):
-            size = sizes[row]
+        held = sizes[job.row]
+        for row in range(job.end_row - 1, job.first_row - 1, -1):
+            size, is_larger = sizes[row], sizes[row].type == held.type
+            pool, gpus = tables.pools[size.type], size.gpus - (held.gpus if is_larger else 0)
+            nodes = size.nodes - (held.nodes if is_larger and job.address < 0 else 0)
             end_s = now + size.restart_s + job.work / size.rate
-            is_possible = size.type == t and size.nodes > 0 and end_s <= latest_s
-            if not is_possible or size.gpus - job.held > pool.spare or pool.spare < pool.node_gpus:
+            if size.nodes == 0 or end_s >= job.end_s or gpus > pool.spare or pool.spare < pool.node_gpus:
                 continue
-            if is_free(calendar_of([j for j in reserved if j != i], tables).pools[t], size.nodes, now, end_s):
-                pool.spare -= size.gpus - job.held
+            if is_free(calendar.pools[size.type], nodes, now, end_s):
+                take(calendar.pools[size.type], nodes, now, end_s)
+                tables.pools[held.type].spare += held.gpus
+                pool.spare -= size.gpus
                 adopt(job, Rectangle(row, now, end_s, -1))
                 job.target = row
                 break
 
 
-def finish(tables: Tables) -> tuple[list[int], list[int], list[int], float]:
-    """The jobs that change their GPUs, or are due and not in place; all that are due; those of them that may
-    stay where they are, on spare GPUs; and when the next reservation begins.
-    """
+def finish(tables: Tables) -> tuple[list[int], float]:
+    """The jobs that change their GPUs, or are due and not in place; and when the next reservation begins."""
     if has_spare(tables.pools):
         widen(tables)
-    now, jobs, wake_s = tables.now_s, tables.jobs, inf
+    now, jobs, wake_s, changed = tables.now_s, tables.jobs, inf, [0]
+    changed.clear()
     for i in tables.line:
-        if jobs[i].row >= 0 and not is_due(jobs[i], now):
-            wake_s = min(wake_s, jobs[i].start_s)
-    due_jobs = [i for i in tables.line if is_due(jobs[i], now)]
-    staying = [i for i in due_jobs if may_stay(jobs[i], now, tables.sizes)]
-    return [i for i in tables.line if must_change(jobs[i], now)], due_jobs, staying, wake_s
+        job = jobs[i]
+        is_job_due = is_due(job, now)
+        if job.row >= 0 and not is_job_due:
+            wake_s = min(wake_s, job.start_s)
+        is_moving = job.target != job.held_row or (job.held_row < 0 and job.held > 0)
+        if is_moving or (is_job_due and job.target == job.row and not is_there(job)):
+            changed.append(i)
+    return changed, wake_s
 
 
-def must_change(job: Job, now: float) -> bool:
-    """Whether a job changes its GPUs, or is due and not in place."""
-    is_moving = job.target != job.held_row or (job.held_row < 0 and job.held > 0)
-    return is_moving or (is_due(job, now) and job.in_place == 0)
-
-
-def may_stay(job: Job, now: float, sizes: Any) -> bool:
-    """Whether a job that is due may stay where it is, on spare GPUs."""
-    if job.held_row < 0:
-        return False
-    return returns_in_time(job, sizes[job.held_row], job.paying_s, now - INSTANT_S, sizes)
-
-
-def decide(tables: Tables) -> tuple[list[int], list[int], list[int], float]:
+def decide(tables: Tables) -> tuple[list[int], float]:
     """A decision of ElasticFlow: reserved GPUs, then spare ones by marginal return. See `finish`."""
     begin(tables)
-    share_spare(tables)
+    while share_spare(tables):
+        pass
     return finish(tables)

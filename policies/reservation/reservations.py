@@ -33,6 +33,14 @@ class Kind(NamedTuple):
 
 
 _KERNELS = Kernels(kernels.__name__)
+_NUMBERS: dict[Callable[..., Any], tuple[int, ...]] = {  # of each rule that is called from here
+    kernels.admit: (0,),
+    kernels.least_s: (0,),
+    kernels.may_hold: (0, 0),
+    kernels.begin: (),
+    kernels.decide: (),
+    kernels.finish: (),
+}
 _CLOSE = 1e-9  # relative; times that differ by less are the same
 
 
@@ -50,55 +58,44 @@ class Reservations:
         self.views: dict[int, JobView] = {}
         self.kind_of: dict[int, Kind] = {}  # by row of a job
         self.now_s = -inf
-        self._tables: list[Any] = [Table(Job), Table(Size), Table(Pool), Table(Plan)]
+        self._tables: list[Any] = [Table(kind) for kind in (Job, Size, Pool, Plan)]
         self.jobs, self.sizes, self.gpu_pools, self._plans = self._tables
-        self.gpu_pools.extend([Pool(node_gpus=self.pools[t].gpus_per_node) for t in range(len(self.types))])
+        self.gpu_pools.extend([Pool(node_gpus=pool.gpus_per_node) for pool in self.pools[: len(self.types)]])
         self._line: list[tuple[float, int]] = []  # deadline and order of each job, sorted
         self._line_rows = array("q")  # its row
-        self._unused: list[int] = []  # rows without a job
+        self._unused_rows: list[int] = []
         self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._values = Values(self.types)
         self._gpus: dict[str, int] = {}  # in service
         self._decision = -1  # of the last update
         self._updates, self._is_even = 0, True  # whether all jobs work on evenly, as far as is known
-        self._is_compiled = False
-        if _KERNELS.compiled:
-            self._compile()
 
     def call(self, rule: Callable[..., Any], *numbers: int) -> Any:
-        """The answer of a rule. The rules are compiled after it, where that pays."""
-        rows = (self.jobs.rows, self.sizes.rows, self.gpu_pools.rows, self._plans.rows)
-        if self._is_compiled:
-            return _KERNELS.call(rule, *numbers, Tables(self.now_s, np.asarray(self._line_rows), *rows))
-        answer = _KERNELS.call(rule, *numbers, Tables(self.now_s, self._line_rows, *rows))
-        if _KERNELS.compiled or _KERNELS.worth_compiling():
-            line = np.asarray(self._line_rows)
-            arrays = Tables(self.now_s, line, *[table.array_of(table.rows) for table in self._tables])
-            calls: dict[Callable[..., Any], tuple[Any, ...]] = {kernels.may_hold: (0, 0, arrays)}
-            calls |= dict.fromkeys((kernels.admit, kernels.least_s), (0, arrays))
-            calls |= dict.fromkeys((kernels.begin, kernels.decide, kernels.finish), (arrays,))
-            if _KERNELS.compile_for(calls):
-                self._compile()
-        return answer
-
-    def _compile(self) -> None:
-        for table in self._tables:
-            table.show(table.array_of(table.rows))
-        self._is_compiled = True
+        """The answer of a rule. The rules are compiled before it, where that pays."""
+        line: Any = np.asarray(self._line_rows)
+        if not self.jobs.compiled and (_KERNELS.compiled or _KERNELS.worth_compiling()):
+            arrays = Tables(0.0, line, *[table.array_of(table.rows) for table in self._tables])
+            if _KERNELS.compile_for({rule: (*some, arrays) for rule, some in _NUMBERS.items()}):
+                for table, array_of_rows in zip(self._tables, arrays[2:], strict=True):
+                    table.show(array_of_rows)
+        if not self.jobs.compiled:
+            line = self._line_rows
+        return _KERNELS.call(
+            rule, *numbers, Tables(self.now_s, line, *[table.rows for table in self._tables])
+        )
 
     # Jobs that come and go
 
     def enter(self, job: JobView) -> None:
         """Take in a job as best effort."""
-        if not self._unused:
+        if not self._unused_rows:
             count = len(self.jobs.rows)
-            self._unused = list(reversed(range(count, 2 * count + 32)))
-            self.jobs.extend([Job() for _ in self._unused])
-        i = self._unused.pop()
+            self._unused_rows = list(reversed(range(count, 2 * count + 32)))
+            self.jobs.extend([Job() for _ in self._unused_rows])
+        i = self._unused_rows.pop()
         self.views[i], self.row[job] = job, i
         deadline_s = inf if job.deadline_s is None else job.deadline_s
-        self.jobs.deadline_s[i], self.jobs.retry_s[i] = deadline_s, -inf
-        self.jobs.row[i] = self.jobs.target[i] = -1
+        self.jobs.deadline_s[i], self.jobs.row[i], self.jobs.target[i] = deadline_s, -1, -1
         place = bisect_left(self._line, (deadline_s, job.order))
         self._line.insert(place, (deadline_s, job.order))
         self._line_rows.insert(place, i)
@@ -113,7 +110,7 @@ class Reservations:
         i = self.row.pop(job)
         place = bisect_left(self._line, (self.jobs.deadline_s[i], job.order))
         del self.views[i], self._line[place], self._line_rows[place]
-        self._unused.append(i)
+        self._unused_rows.append(i)
 
     def _plan(self, i: int) -> None:
         """The sizes of a job, by its present phase."""
@@ -179,24 +176,22 @@ class Reservations:
         for job in state.changed_jobs:
             if job in self.row:
                 self._hold(self.row[job], draft.placement(job))
+        self._updates += 1
         self._check()
 
     def _check(self) -> None:
         """Ask jobs that save now and then, or do more work than they stated: they do not work on evenly.
         Until there is such a job, one is asked now and then.
         """
-        jobs = self.jobs
-        self._updates += 1
-        turn, is_due = divmod(self._updates, 8)
-        if self._is_even and (is_due or not self.kind_of):
+        turn, jobs = divmod(self._updates, 8), self.jobs
+        if self._is_even and (turn[1] or not self.kind_of):
             return
-        for i in [turn % len(self.kind_of)] if self._is_even else self.kind_of:
+        for i in [turn[0] % len(self.kind_of)] if self._is_even else self.views:
             if i in self.views and jobs.held[i]:
                 end_s = jobs.then_s[i] + jobs.paying_then[i] + jobs.work_then[i] / jobs.speed[i]
                 self._read(i)
                 later_s = self.now_s + jobs.paying_s[i] + jobs.work[i] / jobs.speed[i] - end_s
-                if abs(later_s) > _CLOSE * (1.0 + abs(end_s)):
-                    self._is_even = False
+                self._is_even = self._is_even and abs(later_s) <= _CLOSE * (1.0 + abs(end_s))
 
     def _count_nodes(self, state: State) -> None:
         """The nodes in service, and how that is planned to change."""
@@ -232,9 +227,10 @@ class Reservations:
         if job.phases:
             self._plan(i)
         is_alone = placement is not None and len(placement) * self.pools[t].gpus_per_node == gpus
-        jobs.held[i], jobs.held_type[i], jobs.held_row[i] = gpus, t, self.row_on(i, placement)
+        jobs.held[i], jobs.held_type[i] = gpus, t
+        jobs.held_row[i] = self.kind_of[i].row_of.get((t, gpus), -1)
         jobs.in_place[i] = 2 if is_alone else jobs.in_place[i] % 2 if gpus else 0
-        jobs.is_new[i], jobs.waits[i] = int(not job.started), int(not gpus and job.in_system)
+        jobs.is_new[i], jobs.waits[i] = not job.started, not gpus and job.in_system
         self._read(i)
 
     def _read(self, i: int) -> None:
@@ -243,7 +239,7 @@ class Reservations:
         work = job.oracle_work_left
         if job.phases:  # what is left takes as long as all of its phases, at the present speed
             row = kind.rows[0]
-            size = int(self.sizes.gpus[row]), self.types[self.sizes.type[row]] or None
+            size = self.sizes.gpus[row], self.types[self.sizes.type[row]] or None
             work = job.oracle_remaining(*size) * job.rate(*size)
         jobs.work[i] = jobs.work_then[i] = work + self.guard_s * kind.guard_rate
         jobs.paying_s[i] = jobs.paying_then[i] = job.paying_s
@@ -272,4 +268,4 @@ class Reservations:
     def reserve(self, job: JobView) -> bool:
         """Reserve for a best-effort job."""
         is_admitted, self.short_s = self.call(kernels.admit, self.row[job])
-        return bool(is_admitted)
+        return is_admitted

@@ -39,7 +39,6 @@ class Job:
     start_s: float = 0.0
     end_s: float = 0.0
     address: int = -1  # the virtual node; -1: whole nodes
-    retry_s: float = -inf  # when to reserve anew if it is behind
     target: int = -1  # the size that it is to hold from now on
 
 
@@ -60,7 +59,7 @@ class Size:
 @dataclass(slots=True)
 class Pool:
     """A GPU type: nodes and GPUs in service, GPUs of a node, what a GPU is worth (1: the best type); in a
-    decision the `spare` GPUs, those of them that are `held_back`, and those that no job holds (`idle`).
+    decision the `spare` GPUs, and those that no job holds (`idle`).
     """
 
     nodes: int = 0
@@ -68,7 +67,6 @@ class Pool:
     node_gpus: int = 1
     value: float = 1.0
     spare: int = 0
-    held_back: int = 0
     idle: int = 0
 
 
@@ -95,18 +93,15 @@ class Column:
 
 
 class Table:
-    """Rows of a kind: `rows` for the rules, and an attribute for each field with its column."""
+    """Rows of a kind: `rows` for the rules, and an attribute for each field with its column. `compiled`:
+    whether the rows are records in an array, else objects in a list.
+    """
 
     def __init__(self, kind: type[Any]):
-        self._kind = kind
         self.rows: Any = []
-        for field in fields(kind):
+        self.compiled, self._fields = False, fields(kind)
+        for field in self._fields:
             setattr(self, field.name, Column(self.rows, field.name))
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the rows are records in an array."""
-        return isinstance(self.rows, np.ndarray)
 
     def extend(self, rows: list[Any]) -> None:
         """Add these rows."""
@@ -119,15 +114,14 @@ class Table:
         """Have the rows of an array from now on. Its columns are views, which answer with Python's numbers,
         several times as fast as arrays answer with theirs.
         """
-        self.rows = array
+        self.rows, self.compiled = array, True
         for name in array.dtype.names:
             setattr(self, name, memoryview(array[name]))
 
     def array_of(self, rows: list[Any]) -> Any:
         """Rows as records in an array."""
-        columns = fields(self._kind)
-        kinds = [(field.name, np.float64 if field.type == "float" else np.int64) for field in columns]
-        values = [tuple(getattr(row, field.name) for field in columns) for row in rows]
+        kinds = [(field.name, "f8" if field.type == "float" else "i8") for field in self._fields]
+        values = [tuple(getattr(row, name) for name, _ in kinds) for row in rows]
         return np.array(values, np.dtype(kinds, align=True))
 
 
