@@ -240,10 +240,10 @@ def chosen_plan(
         raise
     if result.plans:
         fastest, declined = result.plans[0], None
-        chosen = fastest.plan
-        if layout.interleave is None and chosen.interleave > 1:
-            chosen, declined = _worth_interleaving(model, fastest, system, memory_headroom)
-        best = PlanLayout.of(chosen).filled(_ALONE)
+        best_plan = fastest.plan
+        if layout.interleave is None and best_plan.interleave > 1:
+            best_plan, declined = _worth_interleaving(model, fastest, system, memory_headroom)
+        best = PlanLayout.of(best_plan).filled(_ALONE)
         picks = {name: getattr(best, name) for name in layout.open}
         layout = replace(layout.filled({}), **picks)
         picks = picks if result.evaluated > 1 else {}

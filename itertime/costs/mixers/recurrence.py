@@ -138,7 +138,7 @@ def kept_bytes(workload: Workload) -> Array:
         width += convolved_width(model) + model.state_inner * (3 if model.step_rank else 1)
     if model.mixer == "conv":  # the convolution's input and output, too
         width += 2 * model.state_inner
-    kept = 2.0 * workload.tokens * width / workload.plans.tp
+    nbytes = 2.0 * workload.tokens * width / workload.plans.tp
     if model.mixer == "mamba":  # whose steps and keys lie on every rank
-        kept = kept + 2.0 * workload.tokens * (model.step_rank + 2 * model.state_size)
-    return np.asarray(kept)
+        nbytes = nbytes + 2.0 * workload.tokens * (model.step_rank + 2 * model.state_size)
+    return np.asarray(nbytes)

@@ -184,9 +184,9 @@ class HubConfig:
             self.refuse(name, f"must be a whole number from 0 to {most:,}")
         return int(value)
 
-    def period(self, name: str, default: int | None = None, most: int = 10**9) -> int:
+    def period(self, name: str, default: int | None = None, largest: int = 10**9) -> int:
         """A whole number from 1, as the distance from one layer of a kind to the next."""
-        value = self.count(name, default, most)
+        value = self.count(name, default, largest)
         if value < 1:
             self.refuse(name, "must be a whole number from 1")
         return value
@@ -212,14 +212,14 @@ class HubConfig:
             self.refuse(name, "must be a list")
         return list(value)
 
-    def places(self, name: str, layers: int, first: int = 0) -> set[int]:
-        """The layers of a list of their numbers, of which the first is `first`, counted from 0. UserError,
+    def places(self, name: str, layers: int, start: int = 0) -> set[int]:
+        """The layers of a list of their numbers, of which the lowest is `start`, counted from 0. UserError,
         naming the key, for anything else.
         """
         numbers = self.items(name)
-        if any(type(number) is not int or not first <= number < first + layers for number in numbers):
-            self.refuse(name, f"must be a list of layers' numbers, from {first} to {first + layers - 1}")
-        return {number - first for number in numbers}
+        if any(type(number) is not int or not start <= number < start + layers for number in numbers):
+            self.refuse(name, f"must be a list of layers' numbers, from {start} to {start + layers - 1}")
+        return {number - start for number in numbers}
 
     def layer_count(self, default: int | None = None) -> int:
         """The number of layers, each of which is then listed."""

@@ -65,7 +65,7 @@ def _side(config: HubConfig, side: str, hidden: int, relative: bool) -> _Side:
     else:
         for name in ("num_hidden_layers", "num_attention_heads"):
             config.value(name)
-        layers = config.period(f"{side}_layers", most=MOST_LAYERS)
+        layers = config.period(f"{side}_layers", largest=MOST_LAYERS)
         heads = config.period(f"{side}_attention_heads")
         width, inner = hidden // heads, config.count(f"{side}_ffn_dim")
     gated = is_gated(config)

@@ -30,8 +30,8 @@ def mixer_kinds(config: HubConfig, count: int) -> list[str]:
         period, offset = config.period("attn_layer_period"), config.count("attn_layer_offset", 0)
         kinds = ["full" if index % period == offset else "mamba1" for index in range(count)]
     elif config.has("full_attn_layers"):  # Kimi-Linear, from 1
-        attention = config.places("full_attn_layers", count, first=1)
-        config.places("kda_layers", count, first=1)
+        attention = config.places("full_attn_layers", count, start=1)
+        config.places("kda_layers", count, start=1)
         kinds = ["full" if index in attention else "linear" for index in range(count)]
     elif config.has("full_attn_idxs"):
         attention = config.places("full_attn_idxs", count)
@@ -53,8 +53,8 @@ def mixer_kinds(config: HubConfig, count: int) -> list[str]:
     if linear == "mamba1":
         kinds = ["mamba1" if kind == "mamba" else kind for kind in kinds]
     if len(kinds) != count:
-        stated = next((name for name in _LISTS if config.has(name)), "no_rope_layers")
-        config.refuse(stated, f"has {len(kinds)} entries for {count} layers")
+        key = next((name for name in _LISTS if config.has(name)), "no_rope_layers")
+        config.refuse(key, f"has {len(kinds)} entries for {count} layers")
     return kinds
 
 
@@ -114,8 +114,8 @@ def sparse_layers(config: HubConfig, count: int) -> set[int]:
         return {index for index in layers if index % period == offset}
     if config.has("moe_layer_start_index"):
         start, step = config.count("moe_layer_start_index"), config.period("moe_layer_interval", 1)
-        last = config.value("moe_layer_end_index", -1) == -1
-        end = count - 1 if last else config.count("moe_layer_end_index")
+        is_open = config.value("moe_layer_end_index", -1) == -1
+        end = count - 1 if is_open else config.count("moe_layer_end_index")
         return {index for index in layers if start <= index <= end and (index + 1) % step == 0}
     dense = set(range(min(config.count("first_k_dense_replace", 0), count)))
     dense |= config.places("mlp_only_layers", count)
