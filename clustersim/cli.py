@@ -21,9 +21,9 @@ from clustersim.commands import (
     trace,
     what_if,
 )
-from clustersim.commands.help.examples import epilog_of
+from clustersim.commands.help.examples import EXAMPLES
 from clustersim.gctuning import collect_less_often
-from itertime.commandline import new_program, run_app
+from itertime.commandline import brief, new_program, run_app
 
 __all__ = ["app", "main"]
 
@@ -53,6 +53,19 @@ _PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     },
 }
 _SEVERAL_POLICIES = ("compare", "demo")
+_OF_RUNS = ("--cluster", "--system", "--set", "--seed", "--out", "--json")
+_MAIN_OPTIONS: Mapping[str, Sequence[str]] = {
+    "demo": ("--jobs", "--policies", "--seed", "--out", "--notes"),
+    "run": ("--policy", "--site", *_OF_RUNS),
+    "compare": ("--policies", "--baseline", "--seeds", "--vary", "--cluster", "--set", "--out"),
+    "what-if": ("--policy", "--vary", "--seeds", "--by", "--cluster", "--out"),
+    "backtest": ("--policy", "--site", "--fit", "--cluster", "--by", "--only", "--out", "--json"),
+    "predict-start": ("--job", "--policy", "--site", "--gpus", "--draws", "--cluster", "--json"),
+    "bound": ("--cluster", "--system", "--set", "--planner", "--json"),
+    "plot": ("--kind", "--output", "--metric", "--x", "--where", "--width"),
+    "grid": ("--out", "--workers", "--dry-run", "--json"),
+}
+"""The options that `--help` shows, for commands with many; `--help-all` shows all."""
 
 
 def _plural(option: str) -> str:
@@ -63,8 +76,11 @@ def _plural(option: str) -> str:
 for panel, commands in _PANELS.items():
     for name, command in commands.items():
         settings = {"token_normalize_func": _plural} if name in _SEVERAL_POLICIES else None
-        app.command(name, rich_help_panel=panel, epilog=epilog_of(name), context_settings=settings)(command)
-trace.app.command("calendar")(calendar.calendar)
+        kind = brief(_MAIN_OPTIONS.get(name, ()), EXAMPLES.get(name, ()))
+        app.command(name, cls=kind, rich_help_panel=panel, context_settings=settings)(command)
+trace.app.command(
+    "calendar", cls=brief(("--output", "--cluster", "--gpus-per-node", "--least-s", "--format"))
+)(calendar.calendar)
 app.add_typer(trace.app, name="trace", rich_help_panel="Traces and policies")
 app.add_typer(site.app, name="site", rich_help_panel="Compare with a real cluster")
 app.add_typer(policies.app, name="policies", rich_help_panel="Traces and policies")

@@ -1,4 +1,7 @@
-"""Behaviour that all commands of the project share: exit codes, error lines, JSON on stdout."""
+"""Behaviour that all commands of the project share: help, exit codes, error lines, JSON on stdout.
+
+`--help` begins with examples and shows the options that most calls need; `--help-all` shows all.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,113 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from itertime.errors import UserError, printable, readable
 
 OK, INTERNAL, USAGE, INTERRUPTED = 0, 1, 2, 130
+ALL = "--help-all"
+_SHORT = ("-h", "--help")
+
+
+class BriefGroup(TyperGroup):
+    """A group of commands, which knows `--help-all` as its commands do."""
+
+    _is_printing = False
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        return [*_SHORT, ALL]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; for a help that is printed, copies for readers."""
+        parameters: list[Any] = super().get_params(ctx)
+        return list(map(_as_printed, parameters)) if self._is_printing else parameters
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        self._is_printing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_printing = False
+
+
+class BriefCommand(TyperCommand):
+    """A command whose help shows its arguments, what must be stated, and `main_options`; all options if
+    there are none.
+    """
+
+    main_options: Collection[str] = ()
+    examples: str = ""
+    _is_whole = False  # of the help that was asked for
+    _is_printing = False
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        return [*_SHORT, ALL]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        self._is_whole = ALL in args or not self.main_options
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; for a help that is printed, copies for readers: of a brief one in one panel."""
+        parameters: list[Any] = super().get_params(ctx)
+        if not self._is_printing:
+            return parameters
+        if self._is_whole:
+            return list(map(_as_printed, parameters))
+        return [_as_printed(parameter, None) for parameter in parameters if self._is_main(parameter)]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help: what the command does, its examples, and its options."""
+        help_text, epilog = self.help, self.epilog
+        self.help = "\n\n".join(filter(None, [help_text, self.examples]))
+        if not self._is_whole:
+            count = sum(not self._is_main(parameter) for parameter in self.params)
+            self.epilog = f"{count} more options: `{ctx.command_path} {ALL}`"
+        self._is_printing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_printing = False
+            self.help, self.epilog = help_text, epilog
+
+    def _is_main(self, parameter: Any) -> bool:
+        if isinstance(parameter, TyperArgument) or parameter.required:
+            return True
+        return any(name in (*self.main_options, *_SHORT) for name in parameter.opts)
+
+
+def _as_printed(parameter: Any, *panel: str | None) -> Any:
+    """A copy for readers of a help, in another panel if one is given: the first if it is None."""
+    printed_parameter = copy(parameter)
+    printed_parameter.opts = [name for name in parameter.opts if name != ALL]
+    if panel:
+        (printed_parameter.rich_help_panel,) = panel
+    return printed_parameter
+
+
+def brief(main_options: Sequence[str], examples: Sequence[tuple[str, str]] = ()) -> type[BriefCommand]:
+    """The class of a command whose help shows `main_options`, and above them examples: what each does, and
+    its line.
+    """
+    lines = "\n".join(f"- {description}:  \n  `{line}`" for description, line in examples)
+    text = f"**Examples**\n\n{lines}" if examples else ""
+    return type("BriefCommandOf", (BriefCommand,), {"main_options": main_options, "examples": text})
+
+
+class _App(typer.Typer):
+    """An application whose commands know `--help-all`."""
+
+    def command(self, name: str | None = None, *, cls: Any = BriefCommand, **settings: Any) -> Any:
+        return super().command(name, cls=cls, **settings)
 
 
 def new_app(text: str, completion: bool = False) -> typer.Typer:
@@ -28,13 +128,14 @@ def new_app(text: str, completion: bool = False) -> typer.Typer:
 
     `completion`: it has the options that install completion in a shell. Rich is imported for help alone.
     """
-    return typer.Typer(
+    return _App(
         help=text,
         no_args_is_help=True,
         add_completion=completion,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        cls=BriefGroup,
+        context_settings={"help_option_names": list(_SHORT)},
     )
 
 

@@ -207,7 +207,7 @@ def missing_options(command: Command) -> list[str]:
         called = called.commands[words.pop(0)]
     names = {name for option in called.params for name in (*option.opts, *option.secondary_opts)}
     normalised = called.context_settings.get("token_normalize_func") or str
-    names |= {"-h", "--help"}
+    names |= {"-h", "--help", "--help-all"}
     options = _OPTION.findall(re.sub(r"'[^']*'", "", " ".join(words)))
     return [option for option in options if normalised(option.lstrip("-")) not in _bare(names)]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from itertime.commandline import new_app, print_json
+from itertime.commandline import brief, new_app, print_json
 from itertime.errors import printable
 
 from .options import (
@@ -164,7 +164,12 @@ def diff(first: ProfileName, second: ProfileName, json: Json = False) -> None:
         _print_differences(*profiles, differences, means)
 
 
-@profile_app.command()
+@profile_app.command(
+    cls=brief(
+        ("--model", "--system", "--tp", "--micro-batch", "--seq-len", "--precision", "--json"),
+        [("a layer of Llama 2 on an A100", "itertime profile layer a100-80gb --model llama2-7b")],
+    )
+)
 def layer(
     name: ProfileName,
     model: ModelName,

@@ -154,7 +154,7 @@ def stretch_of(every_s: float, save_s: float, restart_s: float, mtbf_s: float) -
     interval is without an interruption.
 
     >>> round(stretch_of(3180.0, 60.0, 300.0, 86_400.0), 4), stretch_of(3600.0, 60.0, 300.0, inf)
-    (1.0417, 1.0166666666666666)
+    (1.0418, 1.0166666666666666)
     """
     if mtbf_s == inf:
         return 1 + save_s / every_s if every_s else 1.0

@@ -1,10 +1,10 @@
-"""Command lines that work, by command. `--help` shows them below the options."""
+"""Command lines that work, by command. `--help` shows them above the options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["EXAMPLES", "epilog_of"]
+__all__ = ["EXAMPLES"]
 
 EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     "demo": [
@@ -27,8 +27,6 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
         ("more nodes", "clustersim what-if jobs.csv --policy srtf --cluster n64g8 --vary nodes=64,96,128"),
         ("other networks", "clustersim what-if jobs.csv --policy srtf "
          "--vary system.nic_gbps=100,200,400 --out nics"),
-        ("two things, all pairs", "clustersim what-if jobs.csv --policy priced --vary nodes=64,96 "
-         "--vary overheads.launch_s=0,30,120"),
     ],
     "grid": [
         ("what would run", "clustersim grid study.yaml --dry-run"),
@@ -61,11 +59,3 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, str]]] = {
     "serve": [("watch and start comparisons in a folder", "clustersim serve results")],
     "explain": [("one job", "clustersim explain result --job 100002")],
 }  # fmt: skip
-
-
-def epilog_of(command: str) -> str | None:
-    """The examples of a command as they stand below its options; None for a command without."""
-    examples = EXAMPLES.get(command)
-    if not examples:
-        return None
-    return "**Examples**\n\n" + "\n".join(f"- {description}:  \n  `{line}`" for description, line in examples)

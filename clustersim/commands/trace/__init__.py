@@ -13,7 +13,7 @@
 | `output` | traces with their reports, and words in common |
 """
 
-from itertime.commandline import new_app
+from itertime.commandline import brief, new_app
 
 from . import checking, deriving, describing, fitting, generating, importing, serving
 from .options import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
@@ -21,9 +21,20 @@ from .options import Columns, GpuResources, LogCluster, LogFormatName, TimeUnit
 __all__ = ["Columns", "GpuResources", "LogCluster", "LogFormatName", "TimeUnit", "app"]
 
 app = new_app("Import job logs; generate, check, describe, compare and change traces.")
-app.command("import")(importing.import_)
+_IMPORT = ("--output", "--format", "--columns", "--tenant", "--log-cluster", "--from-s", "--until-s")
+_GENERATE = ("--output", "--jobs", "--preset", "--load", "--cluster", "--deadlines", "--seed")
+
+app.command(
+    "import", cls=brief(_IMPORT, [("a log of Slurm", "clustersim trace import sacct.txt -o jobs.csv")])
+)(importing.import_)
 app.command("import-table")(importing.import_table)
-app.command("generate")(generating.generate)
+app.command(
+    "generate",
+    cls=brief(
+        _GENERATE,
+        [("200 jobs at a load of 0.9", "clustersim trace generate --jobs 200 --load 0.9 -o jobs.csv")],
+    ),
+)(generating.generate)
 app.command("check")(checking.check)
 app.command("describe")(describing.describe)
 app.command("compare")(describing.compare)

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import typer
 
+import itertime.cli
 from clustersim.analysis import paired_difference
 from clustersim.cli import app, main
 from clustersim.commands.help import completion
@@ -25,6 +26,7 @@ from clustersim.commands.output import terminal
 from clustersim.commands.output.grids import print_differences
 from clustersim.grid import Comparison
 from clustersim.runs import list_policies, policy_details
+from itertime.commandline import run_app
 from itertime.errors import printable
 from itertime.io import sha256
 from tests.places import ROOT
@@ -49,6 +51,33 @@ def test_examples_have_options_that_the_command_has(command: str) -> None:
         words = shlex.split(line)
         assert words[:2] == ["clustersim", command]
         assert all(word in known for word in words if word.startswith("-")), line
+
+
+def _commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, *words, name)
+        else:
+            yield (*words, name), command
+
+
+@pytest.mark.parametrize("program", [app, itertime.cli.app], ids=["clustersim", "itertime"])
+def test_help_is_a_screen_and_all_options_are_behind_another_word(
+    program: typer.Typer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown_count = option_count = 0
+    for words, command in _commands(typer.main.get_command(program)):
+        pages = {}
+        for option, width in (("--help", "80"), ("--help-all", "250")):
+            monkeypatch.setenv("COLUMNS", width)
+            assert run_app(program, "program", [*words, option]) == 0
+            pages[option] = capsys.readouterr().out
+        names = [p.opts[0] for p in command.params if p.opts[0].startswith("-")]
+        assert len(pages["--help"].splitlines()) <= 50, words
+        assert all(re.search(rf"{name}(?![\w-])", pages["--help-all"]) for name in names), words
+        option_count += len(names)
+        shown_count += sum(bool(re.search(rf"│ .*{name}(?![\w-])", pages["--help"])) for name in names)
+    assert shown_count < 0.65 * option_count
 
 
 def test_names_are_completed() -> None:
