@@ -231,11 +231,13 @@ def _offer_bisect() -> None:
 
 
 def _folder_of(module: str) -> Path:
-    """Where the machine code of a module lies: by machine, versions and source."""
+    """Where the machine code of a module lies: by machine, versions and source, also of the modules beside
+    it, which state the types of its arguments.
+    """
     source = Path(str(import_module(module).__file__))
-    state = source.stat()
     made_of = (sys.version, version("numba"), version("llvmlite"), version("numpy"), _processor())
-    code = (read_bytes(source), str(source), state.st_mtime_ns)
+    beside = [(path.name, read_bytes(path)) for path in sorted(source.parent.glob("*.py"))]
+    code = (beside, str(source), source.stat().st_mtime_ns)
     return source.parent / "__pycache__" / f"{source.stem}-{_digest(made_of)}-{_digest(code)}"
 
 
