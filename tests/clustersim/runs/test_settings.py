@@ -290,7 +290,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_with(0.0, tmp_path_factory.mktemp("full"))
 
 
-@pytest.mark.parametrize(("headroom", "kept"), [(None, 0.1), (0.0, 0.0), (0.3, 0.3)])
+@pytest.mark.parametrize(("headroom", "kept"), [(None, 0.07), (0.0, 0.0), (0.3, 0.3)])
 def test_plans_of_a_run_leave_the_headroom(
     headroom: float | None, kept: float, full: Run, tmp_path: Path
 ) -> None:
