@@ -251,8 +251,8 @@ def _parts(workload: Workload) -> dict[str, Array]:
         + _adam_states(workload),
         **({"outer_optimizer": outer * stepped} if outer else {}),
         **_compression(workload, shared + experts),
-        "activations": held + live,
-        "logits": np.maximum(logits - live, 0.0),  # they are gone when a layer is repeated
+        "activations": held + np.maximum(live - logits, 0.0),  # logits are gone when a layer is repeated
+        "logits": logits,
         "optimizer_step": np.maximum(
             np.where(plans.in_32_bit | (not plans.options.master_weights), 0.0, 4.0)
             * _stepped_at_once(workload, stepped)

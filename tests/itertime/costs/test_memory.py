@@ -109,6 +109,11 @@ MODULES = [
 ]
 
 
+def _passing_bytes(prediction):
+    """Bytes of activations and logits: a layer that is repeated needs what the logits have left."""
+    return prediction.memory_parts["activations"] + prediction.memory_parts["logits"]
+
+
 @pytest.mark.parametrize(("name", "module", "nbytes", "weights"), MODULES)
 def test_a_module_that_is_recomputed_keeps_its_input_alone(name, module, nbytes, weights):
     """Bytes and weights a token of one layer of the first form; seconds and FLOPs come back with them."""
@@ -117,9 +122,10 @@ def test_a_module_that_is_recomputed_keeps_its_input_alone(name, module, nbytes,
         model = replace(model, dense_layers=0, dense_ffn_hidden=0)
     plan, h100 = Plan(1, 1, 1, 1, 1, recompute="none"), load_system("dgx-h100")
     whole, again = (predict(model, each, h100) for each in (plan, replace(plan, recompute=module)))
-    freed = whole.memory_parts["activations"] - again.memory_parts["activations"]
-    # Of one layer it is there while the layer is recomputed.
-    assert freed == pytest.approx((model.layers - 1) * model.seq_len * nbytes(model), rel=1e-9)
+    of_layer, logits = model.seq_len * nbytes(model), again.memory_parts["logits"]
+    # Of one layer it is there while the layer is recomputed, where the logits were.
+    freed = model.layers * of_layer - max(of_layer - logits, 0)
+    assert _passing_bytes(whole) - _passing_bytes(again) == pytest.approx(freed, rel=1e-9)
     flops = 2 * model.layers * model.seq_len * weights(model)
     assert again.hardware_flops - again.model_flops == pytest.approx(flops, rel=1e-9)
     assert again.breakdown["recompute"] > max(flops / 989e12, 1e-5)
@@ -335,12 +341,11 @@ def test_a_link_that_is_fast_enough_costs_nothing_and_a_slow_one_its_excess():
 @pytest.mark.parametrize(("plan", "count", "in_flight"), [(PLAN, 1, 1), (PLAN, 32, 1), (PIPELINE, 8, 4)])
 def test_memory_loses_what_travels_but_one_layer(plan, count, in_flight):
     """Of every micro-batch in flight."""
-    before, after = (
-        predict(MODEL, each, SYSTEM).memory_parts["activations"]
-        for each in (plan, replace(plan, offload_layers=count))
-    )
+    before, after = (predict(MODEL, each, SYSTEM) for each in (plan, replace(plan, offload_layers=count)))
     kept = activations_of(workload(plan)).kept[0]
-    assert before - after == pytest.approx((in_flight * count - 1) * kept, rel=1e-9, abs=1)
+    copied = max(kept - after.memory_parts["logits"], 0)
+    freed = _passing_bytes(before) - _passing_bytes(after)
+    assert freed == pytest.approx(in_flight * count * kept - copied, rel=1e-9, abs=1)
 
 
 def test_the_optimizer_leaves_the_gpu_and_runs_at_the_speed_of_the_cpus_memory():
