@@ -39,7 +39,7 @@ __all__ = [
 
 SIMULATOR = (
     "cluster", "overheads", "failures", "placement", "records", "sites", "speed", "bounds", "jobs", "rundir",
-    "analysis", "scheduler", "engine", "runs", "errors.py", "gctuning.py", "jit.py",
+    "analysis", "scheduler", "engine", "runs", "energy.py", "errors.py", "gctuning.py", "jit.py",
 )  # fmt: skip
 """The parts of `clustersim` that a result depends on: all layers up to `runs` but `report` and `export`."""
 
