@@ -220,7 +220,7 @@ def test_the_parts_that_count() -> None:
     assert PARTS["itertime"] == PARTS["traces"] == (".",)
     assert set(SIMULATOR) == {
         "cluster", "overheads", "failures", "placement", "records", "sites", "speed", "bounds", "jobs",
-        "rundir", "analysis", "scheduler", "engine", "runs", "errors.py", "gctuning.py",
+        "rundir", "analysis", "scheduler", "engine", "runs", "errors.py", "energy.py", "gctuning.py",
         "jit.py",
     }  # fmt: skip
     assert len(code_hash()) == 64
