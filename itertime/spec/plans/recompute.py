@@ -115,4 +115,4 @@ def absent_modules(model: ModelSpec, modules: Sequence[str]) -> list[str]:
 def _is_plain(form: ModelSpec) -> bool:
     """Whether a layer has the products that `op_shares` counts."""
     plain = form.attends and form.mlp and form.gated_mlp and form.experts == 1 and form.attention != "core"
-    return plain and not (form.latent_kv or form.lora_rank or form.output_gate)
+    return plain and not (form.latent_kv or form.lora_rank or form.output_gate or form.cross_attention)
