@@ -39,11 +39,13 @@ _COMMANDS: Mapping[Callable[..., None], tuple[Sequence[str], Sequence[tuple[str,
     ),
     budget: (
         (*_SUBJECT, "--days", "--tokens-per-parameter"),
-        [("the largest model in 30 days", "itertime budget --gpus 3360 --days 30")],
+        [("the largest model in 30 days", "itertime budget --system dgx-a100-80gb --gpus 3360 "
+          "--global-batch 1680 --days 30")],
     ),
     cost: (
         (*_SUBJECT, "--tokens", "--price", "--goodput", "--plot"),
-        [("days and dollars, with failures", "itertime cost --tokens 300e9 --gpus 1024 --goodput llama3")],
+        [("days and dollars, with failures", "itertime cost --model gpt3-175b --system dgx-a100-80gb "
+          "--gpus 1024 --global-batch 1536 --tokens 300e9 --goodput llama3")],
     ),
     validate: ((), [("measured runs against predictions", "itertime validate runs.csv")]),
     calibrate: ((), [("a system of your own measurements", "itertime calibrate runs.csv -o site.yaml")]),
@@ -55,7 +57,7 @@ _COMMANDS: Mapping[Callable[..., None], tuple[Sequence[str], Sequence[tuple[str,
     train_time: (
         (*_PLAN, "--steps"),
         [("a whole training", "itertime train-time --model bert-large-wikipedia --system dgx-a100-80gb "
-          "--dp 64 --micro-batch 48 --global-batch 3072 --zero 1")],
+          "--dp 64 --micro-batch 48 --global-batch 3072 --zero 1 --options optimizer=lamb")],
     ),
 }  # fmt: skip
 """The commands, with the options that `--help` shows (all, if none is named) and examples."""

@@ -75,6 +75,9 @@ def test_help_is_a_screen_and_all_options_are_behind_another_word(
         names = [p.opts[0] for p in command.params if p.opts[0].startswith("-")]
         assert len(pages["--help"].splitlines()) <= 50, words
         assert all(re.search(rf"{name}(?![\w-])", pages["--help-all"]) for name in names), words
+        examples = re.findall(rf"^ +(?:clustersim|itertime) {' '.join(words)} .*", pages["--help-all"], re.M)
+        required = [set(p.opts) for p in command.params if p.required and p.opts[0].startswith("-")]
+        assert all(options & set(line.split()) for line in examples for options in required), words
         option_count += len(names)
         shown_count += sum(bool(re.search(rf"│ .*{name}(?![\w-])", pages["--help"])) for name in names)
     assert shown_count < 0.65 * option_count
