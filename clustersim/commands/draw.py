@@ -216,5 +216,7 @@ def _values_of_axes(where: Sequence[str]) -> dict[str, str]:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise UserError(f"--where {text}: must be AXIS=VALUE, as in --where trace.load=1.0")
+        if name in values:
+            raise UserError(f"--where {text}: {name} has the value {values[name]} already; state one value")
         values[name] = value
     return values

@@ -24,8 +24,8 @@ class _Outcome:
     """Which value of the compared axis has the best mean of a metric in most cells of the other axes.
 
     Policies that finish far fewer jobs than another one are no candidates in a cell: they choose the jobs
-    that they are judged by. `axis`: the policy, else the first axis that varies. `metric`: the first one
-    that differs between cells and is better lower or higher.
+    that they are judged by. `axis`: the policy, else the first axis that varies; one whose values are all
+    equal is passed over. `metric`: the first one that differs between cells and is better lower or higher.
     """
 
     document: GridDocument
@@ -35,10 +35,11 @@ class _Outcome:
     @classmethod
     def of(cls, document: GridDocument) -> _Outcome | None:
         """None for a grid in which nothing that is better or worse differs."""
-        metric = next((name for name in document.varying if better(name)), None)
-        axis = document.colours or next(iter(document.varied), None)
-        outcome = None if metric is None or axis is None else cls(document, metric, axis)
-        return outcome if outcome is not None and outcome.winners else None
+        axes = sorted(document.varied, key=lambda axis: axis != document.colours)
+        metrics = [name for name in document.varying if better(name)]
+        outcomes = [cls(document, metric, axis) for axis in axes for metric in metrics]
+        outcomes = [outcome for outcome in outcomes if outcome.winners]
+        return next((o for o in outcomes if o.is_decided), outcomes[0] if outcomes else None)
 
     @cached_property
     def winners(self) -> list[tuple[dict[str, Scalar], list[Scalar]]]:
@@ -55,13 +56,22 @@ class _Outcome:
                 winners.append((fixed, [value for value, mean in means.items() if mean == best]))
         return winners
 
-    def _able_values(self, fixed: Mapping[str, Scalar]) -> list[Scalar]:
-        """The values of the axis with which nearly as many jobs finish as with any."""
-        finished = {
+    @property
+    def is_decided(self) -> bool:
+        """Whether the values of the axis are not equal in all cells of the other axes."""
+        return any(len(values) < len(self._finished(fixed)) for fixed, values in self.winners)
+
+    def _finished(self, fixed: Mapping[str, Scalar]) -> dict[Scalar, float]:
+        """How many jobs finish with each value of the axis that has results."""
+        return {
             value: mean.mean
             for value in self.document.levels[self.axis]
             if (mean := self.document.mean(self._cell(fixed, value), "finished"))
         }
+
+    def _able_values(self, fixed: Mapping[str, Scalar]) -> list[Scalar]:
+        """The values of the axis with which nearly as many jobs finish as with any."""
+        finished = self._finished(fixed)
         least = NEARLY_ALL * max(finished.values(), default=0.0)
         return [value for value, count in finished.items() if count >= least]
 
@@ -71,8 +81,7 @@ class _Outcome:
     @property
     def leaves_out(self) -> bool:
         """Whether a value is no candidate in some cell, because fewer jobs finish."""
-        count = len(self.document.levels[self.axis])
-        return any(len(self._able_values(fixed)) < count for fixed, _ in self.winners)
+        return any(len(self._able_values(fixed)) < len(self._finished(fixed)) for fixed, _ in self.winners)
 
     @cached_property
     def leader(self) -> Scalar:
@@ -99,9 +108,8 @@ class _Outcome:
         """In how many cells the leader is best; of how many values, if there is one cell."""
         if len(self.winners) > 1:
             return f"in {len(self.won_cells)} of {len(self.winners)} cells"
-        return (
-            f"of {len(self.document.levels[self.axis])} {'policies' if self.axis == 'policy' else 'values'}"
-        )
+        count = len(self._finished(self.winners[0][0]))
+        return f"of {count} {'policies' if self.axis == 'policy' else 'values'}"
 
     def means(self, metric: str, cells: Iterable[Values]) -> list[float]:
         """The means of a metric in cells that have one."""
@@ -142,14 +150,14 @@ class _Outcome:
         )
 
     def baseline_cells(self) -> list[Values]:
-        """The cells with which those that the leader wins are compared."""
+        """The cells with which those that the leader wins are compared, but for those themselves."""
         positions = {name: i for i, name in enumerate(self.document.axes)}
         baseline = self.document.baseline or {}
         cells = []
         for values in self.won_cells:
             by_axis = {name: values[i] for name, i in positions.items()}
             cells.append(self.document.cell({**by_axis, **baseline}))
-        return cells
+        return [cell for cell, values in zip(cells, self.won_cells, strict=True) if cell != values]
 
 
 def answer_of(document: GridDocument) -> str:
@@ -158,7 +166,7 @@ def answer_of(document: GridDocument) -> str:
         return _NO_RESULTS
     outcome = _Outcome.of(document)
     if outcome is None:
-        return "All cells have the same results."
+        return "No metric that is shown differs between cells."
     title = document.varying[outcome.metric].title
     sentence = ", ".join(filter(None, [f"{outcome.name}: best {title} {outcome.where}", outcome.against()]))
     return sentence + (" (of those that finish nearly as many jobs as any)" if outcome.leaves_out else "")

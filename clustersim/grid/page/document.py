@@ -33,6 +33,9 @@ _HIGHER = (
 )  # fmt: skip
 _NEITHER = ("jobs", "offered_load", "arrival_window_s", "load_jobs", "deadline_jobs", "events", "resizes")
 
+_UNITS = {"kwh": "kWh", "usd": "USD"}
+"""Units that metrics state as the end of their names, beside seconds."""
+
 Values = tuple[Scalar, ...]
 
 
@@ -113,8 +116,9 @@ class Scale:
             return cls(title, unit, factor, decimals(min(magnitudes, default=0.0) / factor))
         if kind == "ratio" and name:
             return cls(title, "%", 0.01, 1)
+        unit = _UNITS.get(kind, "")
         all_whole = all(float(value).is_integer() for value in magnitudes)
-        return cls(title, "", 1.0, 0 if all_whole else 2)
+        return cls(title, unit, 1.0, 0 if all_whole else 2)
 
     @property
     def head(self) -> str:

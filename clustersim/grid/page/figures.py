@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite, radians, sin
 from typing import TYPE_CHECKING, Any
 
 from clustersim.export import line_style, marker_of
@@ -32,6 +33,8 @@ _MOST_SERIES = 24
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
 _NAME_INCHES = 0.075
 """About the width of a letter of a label."""
+_LINE_INCHES = 0.12
+"""About the height of a line of labels."""
 
 Values = tuple[Scalar, ...]
 Draw = Callable[[Any], "Figure"]
@@ -205,8 +208,12 @@ def _bars(document: GridDocument, spec: FigureSpec, x: str, series: Sequence[Map
             )  # fmt: skip
         inches_of_level = (figure.get_size_inches()[0] - 0.7) / len(levels)
         is_crowded = max(map(len, names)) * _NAME_INCHES > inches_of_level
-        turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_crowded else {}
+        degrees = 30 if inches_of_level > _LINE_INCHES / sin(radians(30)) else 90
+        turned = {"rotation": degrees, "ha": "right", "rotation_mode": "anchor"} if is_crowded else {}
+        if degrees == 90 and is_crowded:
+            turned["va"] = "center"
         axes.set_xticks(range(len(levels)), names, **turned)
+        axes.set_xlim(-0.6, len(levels) - 0.4)
         axes.set(xlabel="" if is_by_policy else document.short_names[x], ylabel=scale.head)
         axes.grid(visible=False, axis="x")
         _from_zero(axes, _means_of(document, spec))
@@ -295,4 +302,5 @@ def _from_zero(axes: Any, means: Sequence[Mean]) -> None:
     metric can be says nothing.
     """
     if all(mean.mean >= 0 for mean in means):
-        axes.set_ylim(bottom=0)
+        highest = axes.dataLim.y1
+        axes.set_ylim(0, 1.05 * highest if isfinite(highest) and highest > 0 else 1)

@@ -125,6 +125,14 @@ def test_the_answer_names_the_best_of_those_that_finish_as_much(results: Results
     )
 
 
+def test_the_answer_prefers_no_value_to_its_equal(results: Results) -> None:
+    hours = {0.5: 3.0, 1: 1.0, 2: 2.0}
+    equal = [replace(r, metrics={"finished": 9, "jct_mean_s": hours[r.axes["trace.load"]]}) for r in results]
+    assert replace(results, results=tuple(equal)).answer().startswith("load 1: best JCT mean in 2 of 2 cells")
+    failed = [replace(r, status="failed") if r.axes["policy"] == "fifo" else r for r in equal]
+    assert replace(results, results=tuple(failed)).answer() == "load 1: best JCT mean of 3 values"
+
+
 def test_lines_and_heat_maps_show_every_cell(results: Results) -> None:
     lines = results.plot(interval=False).figure.axes[0].lines
     for line, policy in zip(lines, ("fifo", "srtf"), strict=True):
@@ -176,6 +184,7 @@ def test_the_command(
         (["c", "--kind", "gantt", "-o", "g.gif"], "let the name end in .pdf, .svg, .png"),
         (["c", "--x", "trace.load"], "holds runs, which have no axis but the policy"),
         ([results.folder, "--where", "trace.load"], "must be AXIS=VALUE"),
+        ([results.folder, "--where", "policy=fifo", "--where", "policy=srtf"], "state one value"),
     ]:
         assert plot(tmp_path / words[0], *words[1:]) == 2
         assert text in capsys.readouterr().err
