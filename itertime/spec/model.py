@@ -180,9 +180,16 @@ class ModelSpec(LayerShape):
             self._refuse("images", "needs towers; leave it out")
         for name, tower in self.towers:
             where = f"model {self.name}: towers.{name}"
-            if tower.projector and tower.projector[-1] != self.hidden:
+            if (tower.merged_width, *tower.projector)[-1] != self.hidden:
                 problem = f"must end with hidden={self.hidden}"
                 raise UserError(f"{where}: projector={list(tower.projector)}: {problem}")
+            if tower.patch_width * tower.hidden + tower.extra_parameters < 0:
+                problem = "leaves nothing beside the layers; take off fewer"
+                raise UserError(f"{where}: extra_parameters={tower.extra_parameters}: {problem}")
+            if tower.projector_weights + tower.projector_extra_parameters < 0:
+                problem = "leaves a projector without parameters; take off fewer"
+                key = "projector_extra_parameters"
+                raise UserError(f"{where}: {key}={tower.projector_extra_parameters}: {problem}")
             if tower.full_attention_every and not tower.window:
                 problem = "needs window, the blocks of the other layers"
                 raise UserError(f"{where}: full_attention_every={tower.full_attention_every}: {problem}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, ValidationError
@@ -60,8 +61,13 @@ class TowerKeys:
     @property
     def projector_shapes(self) -> tuple[tuple[int, int], ...]:
         """Widths, in and out, of the matrices of all projectors."""
-        input_width = self.hidden if self.pooled else self.merged * self.hidden
-        return tuple(zip((input_width, *self.projector[:-1]), self.projector, strict=True)) * self.projectors
+        widths = (self.merged_width, *self.projector)
+        return tuple(pairwise(widths)) * self.projectors
+
+    @property
+    def merged_width(self) -> int:
+        """Width of the patches that become one token."""
+        return self.hidden if self.pooled else self.merged * self.hidden
 
     @property
     def projector_weights(self) -> int:

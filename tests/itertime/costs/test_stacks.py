@@ -345,9 +345,8 @@ def test_stages_have_layers_of_the_encoder_or_of_the_decoder():
 
 
 TOWER = {"layers": 24, "hidden": 1024, "heads": 16, "tokens": 577, "patch_width": 588}
-LLAVA = replace(
-    load_model("llama2-7b"), seq_len=2048, towers={"vision": {**TOWER, "projector": (4096, 4096)}}, images=2
-)
+TOWER["projector"] = (4096, 4096)
+LLAVA = replace(load_model("llama2-7b"), seq_len=2048, towers={"vision": TOWER}, images=2)
 """CLIP ViT-L/14 at 336 pixels with LLaVA 1.5's projector, two images a sequence."""
 
 
@@ -421,6 +420,8 @@ def test_a_tower_lies_on_the_first_stage():
         assert any(text_of_reason in reason for reason in reasons)
     for changes, text_of_error in (
         ({"towers": {"vision": {**TOWER, "projector": [5]}}}, "projector=[5]: must end with hidden=4096"),
+        ({"towers": {"vision": {**TOWER, "projector": []}}}, "projector=[]: must end with hidden=4096"),
+        ({"towers": {"vision": {**TOWER, "extra_parameters": -(10**9)}}}, "leaves nothing beside the layers"),
         ({"towers": {"vision": {**TOWER, "merged": 4}}}, "towers.vision: merged=4: must divide tokens=577"),
         ({"towers": {"vision": {**TOWER, "width": 4}}}, "vision: unknown key of a tower 'width'"),
         ({"towers": {"vision": {"layers": 4}}}, "vision: key 'hidden' is missing"),
