@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from ctypes import Array, c_longlong
@@ -96,6 +97,8 @@ def _as_configs(
     if isinstance(configs, str):
         names = ", ".join(quoted(name.strip()) for name in configs.split(","))
         raise UserError(f"compare: policies={quoted(configs)}: must be a list, as in [{names}]")
+    if isinstance(configs, type):
+        raise UserError(f"compare: policies: must be a list, as in [{configs.__name__}]")
     configs = list(configs)
     classes = {i: c for i, c in enumerate(configs) if isinstance(c, type) and issubclass(c, Scheduler)}
     for i, config in enumerate(configs):
@@ -106,6 +109,11 @@ def _as_configs(
     if settings and all(isinstance(config, RunConfig) for config in configs):
         raise UserError(f"compare: {next(iter(settings))}: settings go with policies given by name")
     names_of_policies = [c.__name__ if isinstance(c, type) else c for c in configs]
+    repeated_names = [c for c, count in Counter(map(str, names_of_policies)).items() if count > 1]
+    if repeated_names and not any(isinstance(config, RunConfig) for config in configs):
+        raise UserError(
+            f"compare: {repeated_names[0]}: two policies have this name; give them different ones"
+        )
     run_configs = [
         RunConfig.make(policy=c, **settings) if isinstance(c, str) else c for c in names_of_policies
     ]
