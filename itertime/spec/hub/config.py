@@ -185,7 +185,7 @@ class HubConfig:
         return int(value)
 
     def period(self, name: str, default: int | None = None, largest: int = 10**9) -> int:
-        """A whole number from 1, as the distance from one layer of a kind to the next."""
+        """A whole number from 1, as a width, or the distance from one layer of a kind to the next."""
         value = self.count(name, default, largest)
         if value < 1:
             self.refuse(name, "must be a whole number from 1")

@@ -60,7 +60,7 @@ def _side(config: HubConfig, side: str, hidden: int, relative: bool) -> _Side:
         layers = config.layer_count()
         if side == "decoder":
             layers = config.period("num_decoder_layers", layers, MOST_LAYERS)
-        heads, width = config.count("num_attention_heads"), config.count("head_dim")
+        heads, width = config.period("num_attention_heads"), config.period("head_dim")
         inner = config.count("intermediate_size")
     else:
         for name in ("num_hidden_layers", "num_attention_heads"):

@@ -12,7 +12,7 @@ def ends_of(config: HubConfig) -> tuple[dict[str, Any], int]:
     """Keys of a model, and the parameters of everything beside its layers, counted from the tensors."""
     facts = config.facts
     hidden, vocab = config.count("hidden_size"), config.count("vocab_size")
-    width = config.count("embedding_size", hidden)
+    width = config.period("embedding_size", hidden)
     tied = config.flag("tie_word_embeddings", True)
     learned = facts["positions"] == "learned"
     norm = (2 if config.is_true("norm_bias") else 1) * facts["norm_weights"]

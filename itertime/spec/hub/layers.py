@@ -94,7 +94,7 @@ def heads_of(config: HubConfig, hidden: int) -> tuple[int, int, int]:
         groups = groups if config.value("new_decoder_architecture", False) else 1
     elif config.model_type == "falcon" and not config.value("new_decoder_architecture"):
         groups = heads
-    width = config.count("head_dim", hidden // heads if heads else 0)
+    width = config.period("head_dim", hidden // heads if heads else 1)
     if heads == 0 or groups == 0 or heads % groups:
         config.refuse("num_key_value_heads", f"must divide the {heads} heads")
     return heads, groups, width

@@ -52,6 +52,7 @@ def test_published_configs_have_their_parameters(tmp_path):
         ({"model_type": "rwkv"}, "model_type='rwkv': unknown architecture 'rwkv'"),
         ({"num_memory_slots": 64}, "num_memory_slots=64: is not understood, and may change the work"),
         ({"hidden_size": None}, "key 'hidden_size' is missing; add it"),
+        ({"head_dim": 0}, "head_dim=0: must be a whole number from 1"),
         ({"num_key_value_heads": 3}, "num_key_value_heads=3: must divide the 32 heads"),
         ({"vocab_size": "many"}, "vocab_size='many': must be a whole number"),
         ({"num_hidden_layers": 10**7}, "num_hidden_layers=10000000: must be a whole number from 0 to 10,000"),
