@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from math import inf, isfinite
 
 from clustersim.errors import PolicyError
 from clustersim.jobs import ActiveJob
@@ -551,7 +551,9 @@ class JobView:
 
 
 def _number_or_text(cell: str) -> float | str:
+    """A finite number as a float; other text, such as `nan` and the task `17_2` of an array, as it is."""
     try:
-        return float(cell)
+        number = float(cell)
     except ValueError:
         return cell
+    return number if isfinite(number) and "_" not in cell else cell

@@ -46,9 +46,10 @@ def left(job: JobView) -> float:
 
 
 def test_a_policy_sees_the_own_columns_of_a_trace() -> None:
-    job = rigid("a", 0.0, 1, 1.0, extra=(("x_loss", "0.5"), ("x_queue", "blue")))
+    texts = {"x_queue": "blue", "x_task": "17_2", "x_end": "nan"}
+    job = rigid("a", 0.0, 1, 1.0, extra=(("x_loss", "0.5"), *texts.items()))
     looks, _ = seen(job, lambda view: dict(view.extra))  # type: ignore[arg-type, return-value]
-    assert looks[0.0] == {"x_loss": 0.5, "x_queue": "blue"}
+    assert looks[0.0] == {"x_loss": 0.5, **texts}
 
 
 LOOKS = [
