@@ -271,6 +271,11 @@ def _worker_rules(options: PlanOptions, model: ModelSpec, plans: Degrees) -> Rul
             f"local_steps={steps}: outer=dreamddp exchanges at least one of {model.layers} layers in each "
             "iteration; take fewer steps",
         ),
+        (
+            many and outer == "dreamddp" and model.shares_weights,
+            "outer=dreamddp: exchanges a few layers at a time, and those with shared_weights have one set of "
+            "weights; take outer=average",
+        ),
         *(
             (
                 value is not None and outer != "des-loc",
