@@ -33,6 +33,7 @@ _MOST_SERIES = 24
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
 _NAME_INCHES = 0.075
 """About the width of a letter of a label."""
+_MOST_LETTERS = 32
 _LINE_INCHES = 0.12
 """About the height of a line of labels."""
 
@@ -164,7 +165,7 @@ def _lines(document: GridDocument, spec: FigureSpec, x: str, series: Sequence[Ma
             axes.errorbar(
                 [place for place, _ in points], [mean.mean / scale.factor for _, mean in points],
                 yerr=_halves([mean for _, mean in points], scale, spec.interval),
-                label=document.label(fixed) or scale.title, marker=marker_of(look),
+                label=_shortened(document.label(fixed)) or scale.title, marker=marker_of(look),
                 markersize=3.5, capsize=2.5, elinewidth=0.9, **line_style(look),
             )  # fmt: skip
         axes.set(xlabel=document.short_names[x], ylabel=scale.head)
@@ -182,7 +183,7 @@ def _bars(document: GridDocument, spec: FigureSpec, x: str, series: Sequence[Map
     """
     scale = document.scales[spec.metric]
     levels = document.levels[x]
-    names = [text_of(level) for level in levels]
+    names = [_shortened(text_of(level)) for level in levels]
     is_by_policy = x == document.colours
     hatches = [_HATCHES[i % len(_HATCHES)] if is_by_policy else "" for i in range(len(series))]
     looks = [document.looks[level] for level in levels] if is_by_policy else _looks(document, series)
@@ -219,7 +220,7 @@ def _bars(document: GridDocument, spec: FigureSpec, x: str, series: Sequence[Map
         _from_zero(axes, _means_of(document, spec))
         if len(series) > 1:
             fills = ["#6b6f76"] * len(series) if is_by_policy else colours
-            _legend(plt, figure, [document.label(fixed) for fixed in series], fills, hatches)
+            _legend(plt, figure, [_shortened(document.label(fixed)) for fixed in series], fills, hatches)
         return figure
 
     return draw
@@ -263,14 +264,23 @@ def _heat_map(document: GridDocument, spec: FigureSpec, x: str) -> Draw:
                 text = scale.text(None if mean is None else mean.mean)
                 is_dark = mean is not None and image.norm(values[i][k]) > 0.55
                 axes.text(k, i, text, ha="center", va="center", color="white" if is_dark else "black")
-        axes.set_xticks(range(len(across)), [text_of(level) for level in across])
-        axes.set_yticks(range(len(down)), [text_of(level) for level in down])
+        axes.set_xticks(range(len(across)), [_shortened(text_of(level)) for level in across])
+        axes.set_yticks(range(len(down)), [_shortened(text_of(level)) for level in down])
         axes.set(xlabel=document.short_names[x], ylabel="" if y == "policy" else document.short_names[y])
         axes.grid(visible=False)
         figure.colorbar(image, label=scale.head)
         return figure
 
     return draw
+
+
+def _shortened(label: str) -> str:
+    """A label whose middle is left out where it is too long for a column."""
+    return (
+        label
+        if len(label) <= _MOST_LETTERS
+        else f"{label[: _MOST_LETTERS // 2]}…{label[-_MOST_LETTERS // 2 :]}"
+    )
 
 
 def _looks(document: GridDocument, series: Sequence[Mapping[str, Scalar]]) -> list[int]:
