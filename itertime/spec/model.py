@@ -180,6 +180,8 @@ class ModelSpec(LayerShape):
             self._refuse("images", "needs towers; leave it out")
         for name, tower in self.towers:
             where = f"model {self.name}: towers.{name}"
+            if name in ("layers", "embedding", "head", "projector", *dict(self.kinds)):
+                raise UserError(f"{where}: is the name of another part, which `frozen` names; choose another")
             if (tower.merged_width, *tower.projector)[-1] != self.hidden:
                 problem = f"must end with hidden={self.hidden}"
                 raise UserError(f"{where}: projector={list(tower.projector)}: {problem}")

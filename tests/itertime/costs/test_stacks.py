@@ -420,6 +420,7 @@ def test_a_tower_lies_on_the_first_stage():
         assert any(text_of_reason in reason for reason in reasons)
     for changes, text_of_error in (
         ({"towers": {"vision": {**TOWER, "projector": [5]}}}, "projector=[5]: must end with hidden=4096"),
+        ({"towers": {"layers": TOWER}}, "towers.layers: is the name of another part"),
         ({"towers": {"vision": {**TOWER, "projector": []}}}, "projector=[]: must end with hidden=4096"),
         ({"towers": {"vision": {**TOWER, "extra_parameters": -(10**9)}}}, "leaves nothing beside the layers"),
         ({"towers": {"vision": {**TOWER, "merged": 4}}}, "towers.vision: merged=4: must divide tokens=577"),
