@@ -22,6 +22,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from itertime.errors import UserError, printable, readable
 
@@ -220,7 +222,7 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
 
 
 def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int:
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(_called_part(app, program, arguments))
     try:
         if sys.stdout is None:
             raise UserError("standard output is closed")
@@ -259,6 +261,26 @@ def _run(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> int
             return USAGE
         print(printable(traceback.format_exc()), file=sys.stderr, end="")
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", INTERNAL)
+
+
+def _called_part(app: typer.Typer, program: str, arguments: Sequence[str] | None) -> typer.Typer:
+    """The application with the command alone that the arguments call, if they begin with one: making the
+    options of all commands takes as long as a short command does.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words or _completing(program):
+        return app
+    commands = [info for info in app.registered_commands if _name_of(info) == words[0]]
+    groups = [info for info in app.registered_groups if info.name == words[0]]
+    if len(commands) + len(groups) != 1:
+        return app
+    called_part = copy(app)
+    called_part.registered_commands, called_part.registered_groups = commands, groups
+    return called_part
+
+
+def _name_of(info: CommandInfo) -> str:
+    return info.name or get_command_name(info.callback.__name__ if info.callback is not None else "")
 
 
 def _completing(program: str) -> bool:
